@@ -10,7 +10,7 @@ too: tasks wait for earlier ones only.
 
 from __future__ import annotations
 
-from gpu_driver.chain.conversion import dequantize_step, quantize_step
+from gpu_driver.chain.conversion import conversion_step
 from gpu_driver.chain.copying import copy_step, fill_step
 from gpu_driver.chain.kernel import CHAINED, chain_kernel, common_kernel, step_kernel
 from gpu_driver.chain.kinds import Function, Kind, Rescale, Round
@@ -32,11 +32,10 @@ __all__ = [
     "Task",
     "chain_kernel",
     "common_kernel",
+    "conversion_step",
     "copy_step",
-    "dequantize_step",
     "fill_step",
     "merge",
-    "quantize_step",
     "reads_of",
     "redirected",
     "rows_of",

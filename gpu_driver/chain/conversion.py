@@ -21,25 +21,9 @@ LEAST_SCALE, GREATEST_SCALE = 2.0**-80, 2.0**80
 _IMAGES_RANK = 4
 
 
-def quantize_step(source: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Step | None:
-    """Return what takes the place of a QUANTIZE in a chain; None where it does not fit in."""
-    return _step(Kind.QUANTIZE, source, output, output, source, "zero_out", device)
-
-
-def dequantize_step(source: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Step | None:
-    """Return what takes the place of a DEQUANTIZE in a chain; None where it does not fit in."""
-    return _step(Kind.DEQUANTIZE, source, output, source, output, "zero_in", device)
-
-
-def _step(
-    kind: Kind,
-    source: BoundOperand,
-    output: BoundOperand,
-    of_bytes: BoundOperand,
-    real: BoundOperand,
-    zero: str,
-    device: DeviceProfile,
-) -> Step | None:
+def conversion_step(kind: Kind, source: BoundOperand, output: BoundOperand, device: DeviceProfile) -> Step | None:
+    """Return what takes the place of a QUANTIZE or DEQUANTIZE in a chain; None where it does not fit in."""
+    real, of_bytes, zero = (source, output, "zero_out") if kind == Kind.QUANTIZE else (output, source, "zero_in")
     kernel = step_kernel(of_bytes, device)
     is_taken = real.type == OperandCode.TENSOR_FLOAT32 and LEAST_SCALE <= of_bytes.scale <= GREATEST_SCALE
     if kernel is None or not is_taken or source.is_constant:
@@ -48,6 +32,7 @@ def _step(
     images = dimensions[0] if len(dimensions) == _IMAGES_RANK else 1
     depth = dimensions[-1]
     scale = np.float32(of_bytes.scale)
+    factors = {"factor_product": float(scale), "factor_residual": float(np.float32(1) / scale)}
     return Step(
         kernel,
         kind,
@@ -56,7 +41,7 @@ def _step(
         None,
         rows_of(output.count // (images * depth), depth, images),
         (),
-        {"factor_product": float(scale), "factor_residual": float(np.float32(1) / scale), zero: of_bytes.zero_point},
+        {**factors, zero: of_bytes.zero_point},
         output.count,
         source.size_bytes + output.size_bytes,
     )

@@ -40,7 +40,7 @@ def quantize(op: BoundOperation, device: DeviceProfile) -> Launch:
         output.count,
         source.size_bytes + output.size_bytes,
     )
-    return joinable(launch, chain.quantize_step(source, output, device))
+    return joinable(launch, chain.conversion_step(chain.Kind.QUANTIZE, source, output, device))
 
 
 @launches(OperationCode.DEQUANTIZE)
@@ -61,7 +61,7 @@ def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
         output.count,
         source.size_bytes + output.size_bytes,
     )
-    return joinable(launch, chain.dequantize_step(source, output, device))
+    return joinable(launch, chain.conversion_step(chain.Kind.DEQUANTIZE, source, output, device))
 
 
 def _by_table(op: BoundOperation, table: Array, device: DeviceProfile) -> Launch | Steps:
