@@ -16,6 +16,7 @@ from cpu_driver.operations import function_of
 from nn_runtime.codes import CONTROL_FLOW, OperationCode, operand_type_name, operation_name
 from nn_runtime.errors import BadData
 from nn_runtime.hal.interfaces import ProfileRow
+from nn_runtime.hal.interrupts import pass_interrupt
 from nn_runtime.hal.types import CONSTANT_LIFETIMES, ErrorStatus, HalError, OperandLifeTime
 from nn_runtime.hal.views import constant_array
 from nn_runtime.operand import MAX_SIZE_BYTES, dtype_of, element_count, is_tensor
@@ -200,6 +201,7 @@ class BoundStep:
         except MemoryError as error:
             raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{self.op.label}: out of memory") from error
         except Exception as error:
+            pass_interrupt(error)
             message = f"{self.op.label}: {type(error).__name__}: {error}"
             raise HalError(ErrorStatus.GENERAL_FAILURE, message) from error
 

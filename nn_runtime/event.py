@@ -7,8 +7,9 @@ import threading
 from typing import TYPE_CHECKING, SupportsFloat
 
 from nn_runtime.checks import shown
-from nn_runtime.errors import BadData, MissedDeadline, OperationFailed, forget_frames
+from nn_runtime.errors import BadData, BadState, MissedDeadline, OperationFailed, forget_frames
 from nn_runtime.hal import fences
+from nn_runtime.hal.interrupts import pass_interrupt
 from nn_runtime.hal.latch import Latch
 from nn_runtime.numeric import whole
 
@@ -26,6 +27,8 @@ class Event:
         """Start unsignalled."""
         self._done = Latch()
         self._error: NNError | None = None
+        self._signaller = 0
+        """The thread that will signal, once it says so."""
 
     @classmethod
     def from_sync_fence_fd(cls, fd: int) -> FenceEvent:
@@ -39,6 +42,10 @@ class Event:
         """The event's own sync fence descriptor, for as long as the event is open; None if it has none."""
         return None
 
+    def begin(self) -> None:
+        """Say that this thread will signal: it can wait for itself in no finalizer that runs meanwhile."""
+        self._signaller = threading.get_ident()
+
     def signal(self, error: NNError | None) -> None:
         """Say that the execution has ended, with its error if it failed."""
         if error is not None:
@@ -49,8 +56,11 @@ class Event:
     def wait(self, timeout: float | None = None) -> None:
         """Return when the execution has ended; raises its error, or MissedDeadline after `timeout` seconds.
 
-        Raises BadData for a timeout that is negative or no number.
+        Raises BadData for a timeout that is negative or no number, BadState in a finalizer that the collection of
+        garbage runs in the execution's own thread.
         """
+        if self._waits_for_itself():
+            raise BadState("event: the execution is this thread's own, and cannot end while it is waited for here")
         if not self._done.wait(_checked(timeout)):
             raise MissedDeadline(f"event: the execution has not ended within {timeout} s")
         if self._error is not None:
@@ -64,8 +74,12 @@ class Event:
         return fences.duplicate(fence)
 
     def close(self) -> None:
-        """Wait for the end, whatever it is."""
-        self._done.wait()
+        """Wait for the end, whatever it is; do nothing where `wait` raises BadState."""
+        if not self._waits_for_itself():
+            self._done.wait()
+
+    def _waits_for_itself(self) -> bool:
+        return self._signaller == threading.get_ident() and not self._done.is_open
 
     def __enter__(self) -> Event:
         return self
@@ -110,6 +124,7 @@ class FenceEvent(Event):
             try:
                 self.wait()
             except Exception as error:
+                pass_interrupt(error)
                 if not self._done.is_open:  # what completes the execution failed itself
                     self.signal(OperationFailed(f"event: {type(error).__name__}: {error}"))
         self._let_go()

@@ -29,6 +29,7 @@ from nn_runtime.event import Event, FenceEvent
 from nn_runtime.failures import error_of_hal, passed_hal
 from nn_runtime.fenced_run import FencedRun
 from nn_runtime.hal import fences
+from nn_runtime.hal.interrupts import pass_interrupt
 from nn_runtime.hal.latch import Latch
 from nn_runtime.hal.plain import wait_for_fences
 from nn_runtime.hal.types import (
@@ -428,12 +429,14 @@ class Execution:
         try:
             worker.start()
         except RuntimeError as error:
+            pass_interrupt(error)
             raise ResourceExhausted(f"start_compute: no thread can be started: {error}") from error
         return event
 
     def _run_asynchronously(self, event: Event, call: object, run: Run, deadline_ns: int | None) -> None:
         """Run in the worker thread; an asynchronous result passes through the HAL's status and back."""
         own_call = object()
+        event.begin()
         with self._lock:
             if self._call is not call:  # an interrupt came as this thread was started
                 return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nn_runtime.checks import shown, with_article
 from nn_runtime.errors import NNError, error_of
+from nn_runtime.hal.interrupts import pass_interrupt
 from nn_runtime.hal.types import RESULT_OF_STATUS, STATUS_OF_RESULT, ErrorStatus, HalError
 
 if TYPE_CHECKING:
@@ -57,7 +58,11 @@ def copied(call: Callable[[], object], what: str) -> None:
 
 
 def foreign_failure(error: Exception, what: str) -> HalError:
-    """Return what a driver's foreign exception is to the runtime: GENERAL_FAILURE, unless memory was missing."""
+    """Return what a driver's foreign exception is to the runtime: GENERAL_FAILURE, unless memory was missing.
+
+    Raises the error itself where it is none of the driver's, but of a signal's handler.
+    """
+    pass_interrupt(error)
     status = ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT if isinstance(error, MemoryError) else ErrorStatus.GENERAL_FAILURE
     return HalError(status, f"{what}: the driver failed with {type(error).__name__}: {error}")
 

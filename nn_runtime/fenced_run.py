@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.errors import OperationFailed
 from nn_runtime.hal import fences
+from nn_runtime.hal.interrupts import pass_interrupt
 from nn_runtime.hal.latch import Latch
 
 if TYPE_CHECKING:
@@ -79,17 +80,16 @@ class FencedRun:
                     self._ender = call
             if self._ender is call:
                 self._complete_and_tell(succeeded)
-        except Exception:
-            raise
         except BaseException:  # an interrupt, after which whoever else waits shall know how the run ended
-            if self._ender is call:
+            if self._ender is call and not self._ended.is_open:
                 self._complete_and_tell(succeeded)
             raise
 
     def _complete_and_tell(self, succeeded: bool) -> None:
         try:
             self._error = self._complete(self, succeeded)
-        except Exception:
+        except Exception as error:
+            pass_interrupt(error)
             self._error = OperationFailed("the execution could not be completed")
             self._ended.open()
             raise

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.errors import BadData, ResourceExhausted, forget_frames
 from nn_runtime.hal import fences
+from nn_runtime.hal.interrupts import pass_interrupt
 from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, HalError, Timing
 from nn_runtime.operand import has_unknown_dimensions, merge_dimensions
 
@@ -127,6 +128,7 @@ def execute_after_fences(
     except RuntimeError as error:  # no thread can be had
         fence.close()
         _close_all((*kept, given_out))
+        pass_interrupt(error)
         raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{name}: {error}") from error
     except BaseException:  # an interrupt: the thread may run, and closes what is its own
         fences.close(given_out)

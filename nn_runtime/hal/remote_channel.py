@@ -17,6 +17,7 @@ import struct
 import time
 from typing import TYPE_CHECKING, cast
 
+from nn_runtime.hal.interrupts import pass_interrupt
 from nn_runtime.hal.memory import HardwareBuffer, HardwareBufferFormat, HardwareBufferUsage, SharedMemory
 from nn_runtime.value_classes import dataclass
 
@@ -92,7 +93,7 @@ class Channel:
                 data = data[sent:]
             self._socket.sendall(data)
         except OSError as error:
-            raise ChannelClosed(str(error)) from error
+            raise _closed(error) from error
 
     def receive(self) -> object:
         """Return the next message, which brings no descriptors; raises ChannelClosed, BadMessage."""
@@ -100,7 +101,7 @@ class Channel:
             data = self._socket.recv(_READ_BYTES)
             return _loaded(self._rest(data))
         except OSError as error:
-            raise ChannelClosed(str(error)) from error
+            raise _closed(error) from error
 
     def receive_with_descriptors(self) -> tuple[object, list[int]]:
         """Return the next message and its descriptors, which the receiver owns; raises ChannelClosed, BadMessage."""
@@ -118,7 +119,7 @@ class Channel:
             for fd in descriptors:
                 os.close(fd)
             if isinstance(error, OSError):
-                raise ChannelClosed(str(error)) from error
+                raise _closed(error) from error
             raise
 
     def shut_down(self) -> None:
@@ -149,6 +150,12 @@ class Channel:
         if not more:
             raise ChannelClosed("the other end is closed")
         return more
+
+
+def _closed(error: OSError) -> ChannelClosed:
+    """Return what an error of a socket says; one of a signal's handler, such as TimeoutError, is raised again."""
+    pass_interrupt(error)
+    return ChannelClosed(str(error))
 
 
 class _Pickler(pickle.Pickler):

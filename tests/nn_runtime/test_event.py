@@ -6,13 +6,16 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from typing import Any
 
 import pytest
 
-from nn_runtime.errors import BadData, MissedDeadline, OperationFailed
+from nn_runtime.errors import BadData, BadState, MissedDeadline, OperationFailed
 from nn_runtime.event import Event
 from nn_runtime.hal.fences import Fence
+from nn_runtime.testing.sample_drivers import Recent, SampleDevice
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
+from tests.nn_runtime.fencing import bound, relu
 
 
 def test_bad_fence_descriptors() -> None:
@@ -103,3 +106,33 @@ def test_an_event_that_is_dropped_leaves_no_descriptor() -> None:
     del events
     assert open_descriptors() <= before
     fence.close()
+
+
+@pytest.mark.parametrize("call", ["wait", "close"])
+def test_a_finalizer_does_not_wait_for_the_thread_that_runs_it(call: str) -> None:
+    """The collection of garbage may run it within the execution."""
+
+    class Owner:
+        def __del__(self) -> None:
+            try:
+                getattr(event, call)()
+                seen.append("done")
+            except BadState as error:
+                seen.append(str(error))
+
+    class Collecting(Recent[Any]):
+        def append(self, item: Any) -> None:
+            is_garbage.wait(60)
+            gc.collect()
+
+    seen, is_garbage, device = list[str](), threading.Event(), SampleDevice("sample")
+    device.record.requests = Collecting()
+    execution, _ = bound(relu([device]))
+    owner: Any = Owner()
+    owner.itself = owner
+    event = execution.start_compute()
+    del owner
+    is_garbage.set()
+    event.wait(60)
+    told = "done" if call == "close" else "event: the execution is this thread's own, and cannot end while it is"
+    assert [line[: len(told)] for line in seen] == [told]

@@ -161,6 +161,7 @@ def test_a_closed_event_keeps_nothing_of_its_execution(has_fence: bool) -> None:
     event.close()
     watched = weakref.ref(execution), weakref.ref(output)
     del execution, output
+    join_threads()
     gc.collect()
     assert [one() for one in watched] == [None, None]
     event.wait()

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C wherever a call of the NDK level calls something, or returns from it: what it used works afterwards."""
+"""Exceptions of signals' handlers wherever a call of the NDK level calls something, or returns from it.
+
+They come out of the call as they are, and what it used works afterwards.
+"""
 
 from __future__ import annotations
 
 import _thread
 import inspect
 import itertools
+import signal
 import sys
 import threading
 import time
@@ -16,6 +20,7 @@ import pytest
 
 from nn_runtime.burst import Burst
 from nn_runtime.codes import OperationCode
+from nn_runtime.errors import NNError
 from nn_runtime.execution import Execution
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
@@ -28,10 +33,26 @@ if TYPE_CHECKING:
     from nn_runtime.compilation import Compilation
 
 
+def time_limit(_number: int, _frame: FrameType | None) -> None:
+    raise TimeoutError("the time is up")  # an OSError
+
+
+def soft_limit(_number: int, _frame: FrameType | None) -> None:
+    raise RuntimeError("soft limit")
+
+
+@pytest.fixture(autouse=True, params=[signal.default_int_handler, time_limit, soft_limit])
+def _handler(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_at(number: int, call: Callable[[], object]) -> bool:
     """Make a call, interrupted where it calls something or returns for the time `number`; return whether it was."""
     before = sys.gettrace()
     left = number
+    came_out = False
 
     def interrupt(frame: FrameType, what: str, _: object) -> Any:
         nonlocal left
@@ -39,17 +60,23 @@ def interrupt_at(number: int, call: Callable[[], object]) -> bool:
             left -= 1
             if left == -1:
                 sys.settrace(None)
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
         return interrupt
 
     try:
         sys.settrace(interrupt)
         call()
-    except KeyboardInterrupt:
-        pass
+    except (KeyboardInterrupt, TimeoutError, RuntimeError) as error:
+        assert not isinstance(error, NNError)
+        came_out = True
     finally:
         sys.settrace(before)
-    return left < 0
+    assert came_out == (left < 0)
+    return came_out
+
+
+_FINALIZERS = "__del__", "_remove", "remove"
+"""The latter of weak sets and dictionaries."""
 
 
 def in_finalizer(frame: FrameType) -> bool:
@@ -57,7 +84,7 @@ def in_finalizer(frame: FrameType) -> bool:
     if frame.f_code.co_flags & inspect.CO_GENERATOR:
         return True
     caller: FrameType | None = frame
-    while caller is not None and caller.f_code.co_name != "__del__":
+    while caller is not None and caller.f_code.co_name not in _FINALIZERS:
         caller = caller.f_back
     return caller is not None
 
