@@ -10,7 +10,7 @@ import numpy as np
 from nn_runtime.checks import check_kind
 from nn_runtime.codes import OperandCode, operand_type_name
 from nn_runtime.errors import BadData, BadState
-from nn_runtime.hal.memory import PROT_WRITE
+from nn_runtime.hal.memory import PROT_WRITE, SharedMemory
 from nn_runtime.hal.types import OperandLifeTime
 from nn_runtime.memory_domain import Role
 from nn_runtime.model import check_array
@@ -232,18 +232,46 @@ def check_apart(model: Model, inputs: Sequence[Argument], outputs: Sequence[Argu
             for number, other in enumerate(others):
                 if _overlap(output, other):
                     raise BadData(f"output {at}: its memory overlaps that of {what} {number}")
-        if output.pool in model.pools and any(_overlap(output, constant) for constant in _constants(model)):
+        if any(_overlap(output, Argument(pool=pool)) for pool in model.pools) and any(
+            _overlap(output, constant) for constant in _constants(model)
+        ):
             raise BadData(f"output {at}: its memory overlaps that of a constant operand")
 
 
 def _overlap(one: Argument, other: Argument) -> bool:
     """Tell whether two arguments share a byte; some have a pool whole."""
-    if one.pointer is not None and other.pointer is not None:
-        return np.may_share_memory(one.pointer, other.pointer)
-    if one.pool is None or one.pool != other.pool:
-        return False
-    is_apart = one.offset + one.length <= other.offset or other.offset + other.length <= one.offset
-    return not (one.length and other.length and is_apart)
+    if one.pool is None or other.pool is None:
+        shown, others = _shown(one), _shown(other)
+        return shown is not None and others is not None and np.may_share_memory(shown, others)
+    if not isinstance(one.pool, SharedMemory) or not isinstance(other.pool, SharedMemory):
+        return one.pool == other.pool
+    if one.pool is other.pool:
+        (start, end), (other_start, other_end) = _range(one, one.pool), _range(other, other.pool)
+    else:
+        file = one.pool.file_identity()
+        if file is None or other.pool.file_identity() != file:
+            return False
+        (start, end), (other_start, other_end) = _range_in_file(one, one.pool), _range_in_file(other, other.pool)
+    return start < other_end and other_start < end
+
+
+def _shown(argument: Argument) -> Array | None:
+    """Return the bytes of an argument that an array may show; of memory that no array shows there are none."""
+    pool = argument.pool
+    if not isinstance(pool, SharedMemory):
+        return argument.pointer
+    start, end = _range(argument, pool)
+    mapped: Array | None = pool.mapped
+    return None if mapped is None else mapped[start:end]
+
+
+def _range(argument: Argument, pool: SharedMemory) -> tuple[int, int]:
+    return argument.offset, argument.offset + argument.length if argument.length else pool.size_bytes
+
+
+def _range_in_file(argument: Argument, pool: SharedMemory) -> tuple[int, int]:
+    start, end = _range(argument, pool)
+    return pool.offset + start, pool.offset + end
 
 
 def _constants(model: Model) -> Iterator[Argument]:

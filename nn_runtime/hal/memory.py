@@ -105,6 +105,18 @@ class SharedMemory:
         """File descriptor of the pool, or -1 where the system has none for it."""
         return self._fd
 
+    @property
+    def mapped(self) -> npt.NDArray[np.uint8] | None:
+        """The mapped bytes [size_bytes], None before their first use."""
+        return self._array
+
+    def file_identity(self) -> tuple[int, int] | None:
+        """Return what is equal for pools of the same file, None for what is no file."""
+        if self._fd < 0:
+            return None
+        status = os.fstat(self._fd)
+        return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
     def check_length(self) -> None:
         """Raise Unmappable if the file is too short by now: to touch what is gone would end the process (SIGBUS)."""
         if self.is_file and self._fd >= 0:

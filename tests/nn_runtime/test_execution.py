@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -28,6 +30,9 @@ from nn_runtime.operand import OperandType
 from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice, SamplePreparedModel
 from tests.nn_runtime.computing import COMPUTES, bind_all
 from tests.nn_runtime.graphs import add_model, chain_model, finished, numbers, tensor
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -166,6 +171,46 @@ def test_arguments_side_by_side_in_one_memory(compilation: Compilation) -> None:
                 continue
             with pytest.raises(BadData, match=error):
                 execution.compute()
+
+
+def test_an_array_that_shows_a_memory(compilation: Compilation) -> None:
+    memory = Memory.from_array(np.arange(18, dtype=np.float32))
+    shown = memory.to_array(np.float32, (3, 6))
+    for row, error in ((2, None), (1, "output 0: its memory overlaps that of input 1")):
+        with Execution(compilation) as execution:
+            execution.set_input_from_memory(0, memory, 0, 24)
+            execution.set_input_from_memory(1, memory, 24, 24)
+            execution.set_output(0, shown[row].reshape(2, 3))
+            if error is None:
+                execution.compute()
+                assert shown[2].tolist() == [6, 8, 10, 12, 14, 16]
+                continue
+            with pytest.raises(BadData, match=error):
+                execution.compute()
+    with Execution(compilation) as execution:
+        execution.set_input(0, shown[0].reshape(2, 3))
+        execution.set_input(1, numbers(2, 3))
+        execution.set_output_from_memory(0, memory, 20, 24)
+        with pytest.raises(BadData, match="output 0: its memory overlaps that of input 0"):
+            execution.compute()
+
+
+def test_two_memories_of_one_file(compilation: Compilation, tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(np.arange(18, dtype=np.float32).tobytes())
+    other = tmp_path / "others"
+    other.write_bytes(bytes(72))
+    with path.open("r+b") as file, other.open("r+b") as another:
+        inputs = Memory.from_fd(44, 3, file.fileno(), 4)
+        for start, error in ((48, None), (44, "overlaps that of input 1"), (0, "overlaps that of input 0")):
+            outputs = Memory.from_fd(72 - start, 3, file.fileno(), start)
+            for memory, expected in ((outputs, error), (Memory.from_fd(72, 3, another.fileno(), 0), None)):
+                with Execution(compilation) as execution:
+                    execution.set_input_from_memory(0, inputs, 0, 24)
+                    execution.set_input_from_memory(1, inputs, 20, 24)
+                    execution.set_output_from_memory(0, memory, 0, 24)
+                    with nullcontext() if expected is None else pytest.raises(BadData, match=expected):
+                        execution.compute()
 
 
 def test_two_inputs_of_the_same_bytes(execution: Execution) -> None:
