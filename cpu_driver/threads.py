@@ -9,6 +9,7 @@ some 450 terms end in other bits with two threads, so that the number cannot fol
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,9 +52,19 @@ class BlasThreads:
             if self._inside == 0:
                 _set(self._before)
 
+    def begin_anew(self) -> None:
+        """Bind nothing, as in a process that was forked from one whose executions go on there alone."""
+        self._lock = threading.Lock()
+        if self._inside:
+            self._inside = 0
+            _set(self._before)
+
 
 blas_threads = BlasThreads()
 """The one bound of this process: libraries know one number of threads."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=blas_threads.begin_anew)
 
 
 def _set(numbers: Sequence[int]) -> None:

@@ -278,7 +278,9 @@ def _follow_children(library: str | None, child: subprocess.Popen[str] | None) -
     again with what its linker lacked.
     """
     devices: dict[str, DeviceVerdict] = {}
-    for _ in range(_MAX_CHILDREN_PER_LIBRARY):
+    for number in range(_MAX_CHILDREN_PER_LIBRARY):
+        if number:
+            child = _start_child(library, tuple(devices))
         if child is None:
             break
         output, ending = _finish(child)
@@ -292,7 +294,6 @@ def _follow_children(library: str | None, child: subprocess.Popen[str] | None) -
             return LibraryVerdict(True, None, devices)
         if not (link_repair.may_help(ending) and _stand_ins_offered()):
             devices.setdefault(begun, DeviceVerdict(False, f"{ending} while running the test kernel"))
-        child = _start_child(library, tuple(devices))
     return LibraryVerdict(True, None, devices)
 
 
@@ -313,6 +314,10 @@ def _finish(child: subprocess.Popen[str]) -> tuple[str, str | None]:
         child.kill()
         output, _ = child.communicate()
         return output, f"the driver did not come back within {CHILD_TIMEOUT_SECONDS} s"
+    except BaseException:
+        child.kill()
+        child.communicate()
+        raise
     if child.returncode == 0:
         return output, None
     last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")

@@ -70,9 +70,9 @@ class Commands:
 
     def run(self, segment: SegmentContext, boundary: dict[int, DeviceBuffer]) -> None:
         """Enqueue a segment's commands."""
-        self._last = segment.enqueue(self.queue, boundary, self._recorded, in_stages=self._in_stages) or self._last
         if segment.fault is not None:
-            self._suspects.add(segment.fault)
+            self._suspects.add(segment.fault)  # before: a launch may complain, and the enqueuing of the next one fail
+        self._last = segment.enqueue(self.queue, boundary, self._recorded, in_stages=self._in_stages) or self._last
 
     def write(self, buffer: DeviceBuffer, data: Array) -> None:
         """Enqueue a copy to the device."""

@@ -230,10 +230,17 @@ class Rendezvous:
 
     def _knows_secret(self, connected: socket.socket) -> bool:
         connected.settimeout(5.0)
+        said = b""
         try:
-            return secrets.compare_digest(connected.recv(_SECRET_BYTES, socket.MSG_WAITALL), self._secret)
-        except OSError:  # another program that says nothing, or hangs up
+            while len(said) < _SECRET_BYTES:
+                more = connected.recv(_SECRET_BYTES - len(said))
+                if not more:
+                    return False
+                said += more
+        except OSError as error:  # another program that says nothing, or hangs up
+            pass_interrupt(error)
             return False
+        return secrets.compare_digest(said, self._secret)
 
 
 def connect(address: tuple[int, bytes]) -> Channel:

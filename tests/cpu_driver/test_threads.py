@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import nn_runtime as nn
 from cpu_driver import operations
-from cpu_driver.threads import BlasThreads
+from cpu_driver.threads import BlasThreads, blas_threads
 from nn_runtime.codes import OperationCode
 
 if TYPE_CHECKING:
@@ -58,6 +60,28 @@ def test_every_thread_bounds_and_gives_back() -> None:
 def _bounded(bound: BlasThreads) -> list[int]:
     with bound:
         return threads()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_forked_process_has_its_own_number_while_executions_go_on_here(locked: bool) -> None:
+    with threadpool_limits(2, "blas"), ThreadPoolExecutor(1) as other:
+        before = threads()
+        other.submit(blas_threads.__enter__).result()
+        if locked:
+            other.submit(blas_threads._lock.acquire).result()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)  # where it waits for a thread that it has not
+            inside = _bounded(blas_threads)
+            os._exit(0 if set(inside) == {1} and threads() == before else 1)
+        _, status = os.waitpid(child, 0)
+        if locked:
+            other.submit(blas_threads._lock.release).result()
+        other.submit(blas_threads.__exit__, None, None, None).result()
+        assert status == 0
+        assert threads() == before
 
 
 def test_executions_are_bounded_and_the_process_gets_its_threads_back(monkeypatch: pytest.MonkeyPatch) -> None:

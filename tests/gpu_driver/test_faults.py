@@ -429,6 +429,16 @@ def test_what_is_given_up_is_waited_for_whatever_fails() -> None:
     fault.forget.assert_called_once_with()
 
 
+def test_what_complained_before_an_enqueuing_failed_is_known_to_who_gives_up() -> None:
+    queue, segment = Mock(), Mock(fault=Mock(seen=np.ones(1, np.int32)))
+    segment.enqueue.side_effect = HalError(ErrorStatus.GENERAL_FAILURE, "out of resources")
+    commands = Commands(queue, None, None)
+    with pytest.raises(HalError, match="out of resources"):
+        commands.run(segment, {})
+    commands.abandon()
+    segment.fault.forget.assert_called_once_with()
+
+
 @pytest.mark.parametrize("way", ["compute", "start_compute", "start_compute_with_dependencies"])
 def test_a_failed_execution_holds_no_memory(opencl_device: Device, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though it is kept, and so its error; no collection of cycles is needed. The next run finds room and is right."""

@@ -18,6 +18,7 @@ from gpu_driver.discovery import dot_products, matrix_units, pocl_repair, probe
 from gpu_driver.discovery.platforms import find_devices
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -42,6 +43,38 @@ def test_no_driver_is_tried_here_where_limits_allow_no_child(monkeypatch: pytest
     assert caught.value.errno == errno.EMFILE
     assert child.returncode is not None
     assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_library_that_ends_on_every_device_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After eight of them; no child is left behind."""
+    children: list[subprocess.Popen[str]] = []
+
+    def start(_library: str | None, skip: Sequence[str]) -> subprocess.Popen[str]:
+        lines = [
+            probe._MARK + json.dumps(message) for message in (["enumerated", 20], ["begin", f"device {len(skip)}"])
+        ]
+        code = f"import os; print({chr(10).join(lines)!r}, flush=True); os.abort()"
+        children.append(subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True))
+        return children[-1]
+
+    monkeypatch.setattr(probe, "_start_child", start)
+    verdict = probe._follow_children(None, start(None, ()))
+    assert list(verdict.devices) == [f"device {number}" for number in range(8)]
+    assert not any(device.usable for device in verdict.devices.values())
+    assert [child.returncode is not None for child in children] == [True] * 8
+
+
+def test_a_child_that_is_interrupted_is_not_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Child(subprocess.Popen[str]):
+        def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:
+            if timeout is not None:
+                raise KeyboardInterrupt
+            return super().communicate(input)
+
+    child = Child([sys.executable, "-c", "input()"], stdin=-1, stdout=-1, stderr=-1, text=True)
+    with pytest.raises(KeyboardInterrupt):
+        probe._follow_children(None, child)
+    assert child.returncode is not None
 
 
 def test_verdicts_outlive_the_process_and_bad_ones_only_a_while() -> None:

@@ -314,6 +314,22 @@ def test_a_rendezvous_is_for_who_knows_the_secret() -> None:
     theirs.close()
 
 
+def test_a_secret_may_come_in_parts() -> None:
+    rendezvous = remote_channel.Rendezvous()
+    port, secret = rendezvous.address
+    leaving, slow = (socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(2))
+    leaving.sendall(secret[:5])
+    leaving.close()
+    slow.sendall(secret[:5])
+    rest = threading.Timer(0.05, slow.sendall, (secret[5:],))
+    rest.start()
+    theirs = rendezvous.accept(is_alive=lambda: True)
+    remote_channel.Channel(slow).send("question")
+    assert theirs.receive() == "question"
+    slow.close()
+    theirs.close()
+
+
 def test_memory_of_another_process_is_described_whole(tmp_path: Path) -> None:
     picture = HardwareBuffer(3, 4, 2, HardwareBufferFormat.R5G6B5_UNORM, HardwareBufferUsage.CPU_READ)
     (tmp_path / "weights").write_bytes(bytes(range(100)))
