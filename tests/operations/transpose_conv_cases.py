@@ -135,6 +135,7 @@ CASES = (
     generated("explicit", (2, 2, 3, 2), (3, 3, 2, 2), (2, 1), (0, 1, 1, 0)),
     generated("overlapping_nchw", (1, 3, 3, 2), (2, 3, 3, 2), (1, 1), (1, 1, 1, 1), nchw=True),
     generated("gaps_relu", (1, 3, 2, 1), (2, 1, 2, 1), (3, 4), (0, 0, 0, 0), activation=FuseCode.RELU),
+    generated("far_apart", (1, 2, 2, 3), (5, 1, 1, 3), (5, 6), (0, 0, 0, 0)),
     # SAME: 2 paddings at height 6 = 3 * 2, (3 - 1) * 2 + 3 - 6 = 1: none above, one below.
     generated("same", (1, 3, 3, 2), (2, 3, 3, 2), (2, 2), (0, 1, 0, 1), (SAME, 6, 6), FuseCode.RELU6),
     generated("same_odd", (2, 3, 2, 1), (1, 4, 3, 1), (2, 3), (0, 1, 1, 2), (SAME, 5, 5)),
