@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,7 +75,7 @@ class TensorInfo:
             raise BadData(f"{call} {self.name!r}: wanted {wanted}, got {shown(given)}")
         return values
 
-    @property
+    @cached_property
     def quantization(self) -> OperandType:
         """Type, scale and zero point of one that has a scale."""
         return OperandType(_QUANTISED[self.dtype.name], (), self.scale, self.zero_point)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -83,34 +84,53 @@ class SessionInputs:
         return cast("Sequence[Array]", given)
 
     def _checked(self, position: int, given: npt.ArrayLike) -> Array:
+        """Return an array-like in the type that the operand is computed in, or as it is; raises BadData."""
         info, operand = self._interface.inputs[position], self._operands[position]
-        any_rank = is_tensor(operand.type) and not operand.dimensions
-        shape = "[...]" if any_rank else f"[{', '.join(str(size or 'any') for size in info.shape)}]"
-        wanted = f"input {position} {info.name!r}: wanted {info.dtype} {shape}"
         try:
             array = np.asarray(given)
         except ValueError as error:
-            raise BadData(f"{wanted}, got what is no array: {error}") from error
-        if array.dtype.kind in "OUS":
-            raise BadData(f"{wanted}, got {_type_name(given)}")
-        is_array = isinstance(given, np.ndarray)
-        got = f"got {array.dtype} {list(array.shape)}"
-        hint = "" if any_rank else _hint(given, array, info)
-        if array.dtype != info.dtype and not _converts(array, info.dtype, is_array):
-            raise BadData(f"{wanted}, {got}{_values_outside(array, info.dtype)}{hint}")
-        if array.shape != info.shape and not any_rank and not _fits(array.shape, info.shape):
-            raise BadData(f"{wanted}, {got}{hint}")
-        if 0 in array.shape or (any_rank and not array.shape):
-            raise BadData(f"{wanted}, {got}; NNAPI has no tensor without dimensions or elements")
+            raise BadData(f"{self._wanted(position)}, got what is no array: {error}") from error
+        problem = self._problem(position, given, array)
+        if problem:
+            raise BadData(self._wanted(position) + problem)
         computed = dtype_of(operand.type)
-        if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
-            raise BadData(f"{wanted}, computed in {computed}, {got}{_values_outside(array, computed)}")
         if info.is_real_inside(computed):
             return dequantize(array, info.quantization)
         if computed.kind == "f" and array.dtype.kind in "fiu" and array.dtype.itemsize > computed.itemsize:
             with np.errstate(over="ignore"):
                 return array.astype(computed)
         return array
+
+    def _wanted(self, position: int) -> str:
+        info = self._interface.inputs[position]
+        shape = "..." if self._takes_any_rank(position) else ", ".join(str(size or "any") for size in info.shape)
+        return f"input {position} {info.name!r}: wanted {info.dtype} [{shape}]"
+
+    def _takes_any_rank(self, position: int) -> bool:
+        operand = self._operands[position]
+        return is_tensor(operand.type) and not operand.dimensions
+
+    def _problem(self, position: int, given: npt.ArrayLike, array: Array) -> str:
+        """Return what is wrong with an array, to be said behind what is wanted; empty for one that is taken."""
+        info, any_rank = self._interface.inputs[position], self._takes_any_rank(position)
+        is_array = isinstance(given, np.ndarray)
+        if array.dtype.kind in "OUS":
+            return f", got {_type_name(given)}"
+        if array.dtype != info.dtype and not _converts(array, info.dtype, is_array):
+            hint = "" if any_rank else _hint(given, array, info)
+            return f", {_got(array)}{_values_outside(array, info.dtype)}{hint}"
+        if array.shape != info.shape and not any_rank and not _fits(array.shape, info.shape):
+            return f", {_got(array)}{_hint(given, array, info)}"
+        if 0 in array.shape or (any_rank and not array.shape):
+            return f", {_got(array)}; NNAPI has no tensor without dimensions or elements"
+        computed = dtype_of(self._operands[position].type)
+        if computed.itemsize < info.dtype.itemsize and not _converts(array, computed, is_array):
+            return f", computed in {computed}, {_got(array)}{_values_outside(array, computed)}"
+        return ""
+
+
+def _got(array: Array) -> str:
+    return f"got {array.dtype} {list(array.shape)}"
 
 
 def _hint(given: npt.ArrayLike, array: Array, info: TensorInfo) -> str:
@@ -160,8 +180,14 @@ def _values_outside(array: Array, wanted: np.dtype[np.generic]) -> str:
     """Return which integers were given where they are why an array does not go for another type, else nothing."""
     if array.dtype.kind not in "iu" or wanted.kind not in "iu":
         return ""
-    info = np.iinfo(str(wanted))
-    return f" with values {array.min()} to {array.max()}, {wanted} holds {info.min} to {info.max}"
+    least, most = _range_of(wanted)
+    return f" with values {array.min()} to {array.max()}, {wanted} holds {least} to {most}"
+
+
+@functools.cache
+def _range_of(integers: np.dtype[np.generic]) -> tuple[int, int]:
+    info = np.iinfo(str(integers))
+    return info.min, info.max
 
 
 def _fits(given: Dimensions, wanted: Dimensions) -> bool:
@@ -176,6 +202,6 @@ def _converts(array: Array, wanted: np.dtype[np.generic], is_array: bool) -> boo
     if kinds[0] in "iu" and kinds[1] == "f":
         return not is_array
     if kinds[0] in "iu" and kinds[1] in "iu":
-        info = np.iinfo(str(wanted))
-        return not array.size or (int(array.min()) >= info.min and int(array.max()) <= info.max)
+        least, most = _range_of(wanted)
+        return not array.size or (int(array.min()) >= least and int(array.max()) <= most)
     return False

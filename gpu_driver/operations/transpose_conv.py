@@ -77,8 +77,8 @@ def _with_taps_in_every_phase(
     Where these are too many for that, all stays as it is.
     """
     height, width = max(g.filter_height, g.stride_height), max(g.filter_width, g.stride_width)
-    taps = g.filter_height * g.filter_width
-    if not taps < height * width <= _MOST_TAPS_OF_EACH * taps:
+    own = g.filter_height * g.filter_width
+    if not own < height * width <= _MOST_TAPS_OF_EACH * own:
         return g, weights
     taps = np.full((g.output_depth, height, width, g.input_depth), weights.zero_point, weights.data.dtype)
     taps[:, : g.filter_height, : g.filter_width] = weights.data.reshape(weights.dimensions)
