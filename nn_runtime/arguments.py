@@ -13,7 +13,7 @@ from nn_runtime.errors import BadData, BadState
 from nn_runtime.hal.memory import PROT_WRITE, SharedMemory
 from nn_runtime.hal.types import OperandLifeTime
 from nn_runtime.memory_domain import Role
-from nn_runtime.model import check_array
+from nn_runtime.model import plain_array
 from nn_runtime.numeric import whole
 from nn_runtime.operand import (
     OperandType,
@@ -58,7 +58,7 @@ class Parameter:
             return Argument(dims)
         if not isinstance(array, np.ndarray):
             raise BadData(f"{self}: wanted a numpy array, got {type(array).__name__}")
-        check_array(str(self), self.operand.type, array)
+        array = plain_array(str(self), self.operand.type, array)
         if not self.is_input and not array.flags.writeable:
             raise BadData(f"{self}: the array is read-only")
         length, padding = self._checked_length(dims, array.nbytes, padded)

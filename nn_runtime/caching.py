@@ -55,7 +55,7 @@ def token_of(model: Model, name: str | None) -> bytes:
 
 def path_of(what: str, directory: str | os.PathLike[str]) -> Path:
     """Return a folder's path; raises BadData for what is no path, or an empty one: it would mean the present folder."""
-    if directory == "":
+    if isinstance(directory, str) and not directory:
         raise BadData(f"{what}: the path is empty")
     try:
         path = Path(directory)

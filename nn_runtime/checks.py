@@ -52,6 +52,14 @@ def member(what: str, value: SupportsIndex, kind: type[E]) -> E:
         raise BadData(f"{what}: wanted one of {kind.__name__}: {known}, got {shown(value)}") from None
 
 
+def flag(what: str, value: object) -> bool:
+    """Return whether a value is true; raises BadData for what is neither."""
+    try:
+        return bool(value)
+    except (TypeError, ValueError):
+        raise BadData(f"{what}: wanted True or False, got {shown(value)}") from None
+
+
 def copied_bytes(what: str, data: bytes) -> bytes:
     """Return a copy of any buffer's bytes; raises UnexpectedNull, and BadData for what has no bytes."""
     if data is None:

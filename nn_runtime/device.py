@@ -108,7 +108,10 @@ def checked_devices(call: str, devices: Iterable[Device]) -> tuple[Device, ...]:
     """Return a list of devices that is neither empty nor names one twice; raises UnexpectedNull, BadData."""
     if isinstance(devices, (Device, str)) or not (devices is None or isinstance(devices, Iterable)):
         raise BadData(f"{call}: wanted a list of devices, got {devices!r}")
-    found = None if devices is None else tuple(devices)
+    try:
+        found = None if devices is None else tuple(devices)
+    except TypeError:  # an array without dimensions
+        raise BadData(f"{call}: wanted a list of devices, got {devices!r}") from None
     if found is None or any(device is None for device in found):
         raise UnexpectedNull(f"{call}: a device is None")
     for device in found:

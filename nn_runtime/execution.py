@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nn_runtime import extensions
 from nn_runtime.arguments import Arguments, check_apart
 from nn_runtime.burst import Burst
-from nn_runtime.checks import check_kind, copied_bytes, listed
+from nn_runtime.checks import check_kind, copied_bytes, flag, listed
 from nn_runtime.codes import DurationCode
 from nn_runtime.compilation import Compilation, checked_duration, deadline_after
 from nn_runtime.errors import (
@@ -155,7 +155,7 @@ class Execution:
         """Ask for times; raises BadData unless compiled for exactly one explicit device, BadState once started."""
         self._check_one_device("set_measure_timing")
         self._check_preparation("set_measure_timing")
-        self._measure = bool(measure)
+        self._measure = flag("set_measure_timing", measure)
 
     def set_timeout(self, duration_ns: int) -> None:
         """Limit the time of a compute, 0 for no limit; raises as `set_measure_timing`.
@@ -184,14 +184,14 @@ class Execution:
     def set_reusable(self, reusable: bool) -> None:
         """Allow several computes, one after the other; raises BadState once started."""
         self._check_preparation("set_reusable")
-        self._reusable = bool(reusable)
+        self._reusable = flag("set_reusable", reusable)
 
     def enable_input_and_output_padding(self, enable: bool) -> None:
         """Allow arguments longer than their data; raises BadState once an argument is bound or started."""
         self._check_preparation("enable_input_and_output_padding")
         if self._inputs.any_bound or self._outputs.any_bound:
             raise BadState("enable_input_and_output_padding: an input or output is bound already")
-        self._padding_enabled = bool(enable)
+        self._padding_enabled = flag("enable_input_and_output_padding", enable)
 
     @property
     def takes_other_memory(self) -> bool:
@@ -505,7 +505,8 @@ class Execution:
         else:
             raise BadState(f"{call}: the execution failed: {self._error}")
         count = len(self._outputs.operands)
-        if not 0 <= whole(call, index) < count:
+        index = whole(call, index)
+        if not 0 <= index < count:
             raise BadData(f"{call}: output {index} is out of range, the model has {count}")
         return shapes[index] if index < len(shapes) else ()
 

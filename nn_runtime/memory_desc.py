@@ -73,7 +73,10 @@ class MemoryDesc:
             raise BadData(f"memory desc: dimensions must be >= 0, 0 for unknown, got {list(given)}")
         if self._operand is not None and given and not is_tensor(self._operand.type):
             raise BadData(f"memory desc: the roles are scalars and have no dimensions, got {list(given)}")
-        self._dimensions = merge_dimensions(self._dimensions, given)
+        try:
+            self._dimensions = merge_dimensions(self._dimensions, given)
+        except BadData as error:
+            raise BadData(f"memory desc: {error}") from error
 
     def finish(self) -> None:
         """End the description; raises BadData without any role, or for more than 2^32-1 bytes."""

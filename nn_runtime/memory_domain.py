@@ -67,8 +67,9 @@ class Domain:
     def check_role(self, role: Role) -> None:
         """Raise BadData unless the memory was made for this use."""
         if role not in self.roles:
-            known = ", ".join(sorted(str(known) for known in self.roles))
-            raise BadData(f"{role}: this device memory was made for {known} of its compilations, not for this use")
+            ours = sorted(str(known) for known in self.roles if known.plan is role.plan)
+            made_for = f"{', '.join(ours)} of this compilation" if ours else "other compilations"
+            raise BadData(f"{role}: this device memory was made for {made_for}, not for this use")
 
     def check_input(self, index: int, dimensions: Dimensions) -> None:
         """Raise OperationFailed unless there is data of just these dimensions to read."""

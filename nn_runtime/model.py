@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nn_runtime import extensions
-from nn_runtime.checks import check_kind, copied_bytes
+from nn_runtime.checks import check_kind, copied_bytes, flag
 from nn_runtime.codes import OEM_OPERATION, OperandCode, is_extension_code, operation_name
 from nn_runtime.device import RUNTIME_FEATURE_LEVEL, Device, checked_devices
 from nn_runtime.errors import BadData, BadState, NNError, UnexpectedNull
@@ -114,7 +114,7 @@ class Model:
         if not isinstance(value, np.ndarray):
             value = _scalar_array(label, operand.type, value)
         if operand.type != OperandCode.OEM_SCALAR:
-            check_array(label, operand.type, value)
+            value = plain_array(label, operand.type, value)
             _check_length(label, operand.operand_type, value.nbytes)
         data: Array = value.reshape(-1).view(np.uint8)
         operand.data = data.copy() if data.nbytes <= INLINE_CONSTANT_BYTES else data
@@ -242,7 +242,7 @@ class Model:
     def relax_computation_float32_to_float16(self, allow: bool) -> None:
         """Allow float32 to be computed with the range and precision of float16; raises BadState."""
         self._check_building("relax_computation_float32_to_float16")
-        self._relaxed = bool(allow)
+        self._relaxed = flag("relax_computation_float32_to_float16", allow)
 
     def finish(self) -> None:
         """Sort the operations into run order, check the whole, and freeze it.
@@ -329,13 +329,19 @@ def _validate(model: hal.Model) -> None:
         raise BadData(f"model: it needs feature level {level:d}, this runtime has {RUNTIME_FEATURE_LEVEL:d}")
 
 
-def check_array(label: str, code: int, array: Array) -> None:
-    """Check that an array has the operand type's dtype (any, for an extension's) and plain C layout; raises BadData."""
+def plain_array(label: str, code: int, array: Array) -> Array:
+    """Return an array of the operand type's dtype (any, for an extension's) and plain C layout without its subclass.
+
+    Raises BadData for another, and for masked arrays: a mask is no part of their bytes.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise BadData(f"{label}: wanted a plain array, got a masked one: its filled() is one")
     wanted = dtype_of(code)
     if array.dtype != wanted and not is_extension_code(code):
         raise BadData(f"{label}: wanted an array of {wanted}, got {array.dtype}")
     if not array.flags.c_contiguous:
         raise BadData(f"{label}: wanted a C-contiguous array, got strides {array.strides} for {list(array.shape)}")
+    return array if type(array) is np.ndarray else array.view(np.ndarray)
 
 
 def _check_length(label: str, operand_type: OperandType, length: int) -> None:

@@ -12,6 +12,7 @@ import errno
 import os
 import select
 import socket
+import stat
 import time
 from enum import Enum, auto
 from pathlib import Path
@@ -83,6 +84,9 @@ def duplicate(fd: int) -> int:
     """Return another descriptor of the same fence; raises BadData for what is none, ResourceExhausted for too many."""
     try:
         if _SOCKETS_ARE_FILES:
+            mode = os.fstat(fd).st_mode
+            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+                raise BadData(f"sync fence: {fd} is a file, which never signals")
             return os.dup(fd)
         original = socket.socket(fileno=fd)
         try:

@@ -81,6 +81,11 @@ class SharedMemory:
             duplicate = os.dup(whole("memory from fd: descriptor", fd))
         except (OSError, OverflowError) as error:
             raise Unmappable(f"memory from fd: descriptor {fd} cannot be duplicated: {error}") from error
+        try:
+            _check_mappable(duplicate, prot)
+        except BaseException:
+            os.close(duplicate)
+            raise
         memory = cls(size_bytes, prot, duplicate, offset, None)
         memory.is_file = stat.S_ISREG(os.fstat(duplicate).st_mode)
         return memory
@@ -271,6 +276,23 @@ class HardwareBuffer(SharedMemory):
         if not (self.usage & HardwareBufferUsage.CPU_READ and self.usage & HardwareBufferUsage.CPU_WRITE):
             raise Unmappable("hardware buffer: its usage does not allow the CPU to read and write it")
         return super().array()
+
+
+def _check_mappable(fd: int, prot: int) -> None:
+    """Raise Unmappable for what has no bytes that can be mapped, or was opened for less than `prot` says."""
+    mode = os.fstat(fd).st_mode
+    kinds = {"a directory": stat.S_ISDIR, "a pipe": stat.S_ISFIFO, "a socket": stat.S_ISSOCK}
+    kind = next((name for name, is_kind in kinds.items() if is_kind(mode)), "")
+    if kind:
+        raise Unmappable(f"memory from fd: {kind} cannot be mapped")
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    access = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+    if access == os.O_WRONLY or (prot & PROT_WRITE and access != os.O_RDWR):
+        opened, wanted = ("writing", "read") if access == os.O_WRONLY else ("reading", "write")
+        raise Unmappable(f"memory from fd: the descriptor is open for {opened} alone, and prot asks to {wanted}, too")
 
 
 def _anonymous(size_bytes: int) -> tuple[int, int, NamedBlock | None]:

@@ -61,6 +61,12 @@ def _input_from_memory(memory: Any, offset: Any, length: Any) -> None:
     _execution().set_input_from_memory(0, memory, offset, length)
 
 
+def _open_desc() -> nn.MemoryDesc:
+    desc = nn.MemoryDesc()
+    desc.add_input_role(_compilation(), 0, 1.0)
+    return desc
+
+
 def _described(dims: Any, index: Any = 0, frequency: Any = 1.0) -> nn.Memory:
     model = nn.Model()
     for _ in range(2):
@@ -186,6 +192,11 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
         ResultCode.BAD_DATA,
         "wanted a path, got 5",
     ),
+    "caching folder of numbers": (
+        lambda: nn.Compilation(_model()).set_caching(_any(np.zeros(2)), bytes(32)),
+        ResultCode.BAD_DATA,
+        "wanted a path, got ndarray",
+    ),
     "caching folder without a name": (
         lambda: nn.Compilation(_model()).set_caching("", bytes(32)),
         ResultCode.BAD_DATA,
@@ -242,7 +253,47 @@ BAD: dict[str, tuple[Callable[[], object], ResultCode, str]] = {
     ),
     "fence too large": (lambda: nn.Event.from_sync_fence_fd(HUGE), ResultCode.BAD_DATA, "no open descriptor"),
     "fence": (lambda: nn.Event.from_sync_fence_fd(NOT_A_NUMBER), ResultCode.BAD_DATA, "descriptor: wanted a whole"),
+    "masked constant": (
+        lambda: _unfinished().set_operand_value(0, np.ma.array(VALUES)),
+        ResultCode.BAD_DATA,
+        "wanted a plain array, got a masked one",
+    ),
+    "masked input": (
+        lambda: _execution().set_input(0, np.ma.array(VALUES)),
+        ResultCode.BAD_DATA,
+        "input 0: wanted a plain array, got a masked one",
+    ),
+    "masked output": (
+        lambda: _execution().set_output(0, np.ma.array(VALUES)),
+        ResultCode.BAD_DATA,
+        "output 0: wanted a plain array, got a masked one",
+    ),
+    "devices": (
+        lambda: _model().supported_operations(_any(np.array(None))),
+        ResultCode.BAD_DATA,
+        "supported_operations: wanted a list of devices",
+    ),
+    "described dimensions": (
+        lambda: _open_desc().set_dimensions((2, 3)),
+        ResultCode.BAD_DATA,
+        r"memory desc: dimensions \[2, 3\] contradict",
+    ),
 }
+
+
+NEITHER: Any = np.zeros(2)
+FLAGS: dict[str, Callable[[], object]] = {
+    "set_reusable": lambda: _execution().set_reusable(NEITHER),
+    "set_measure_timing": lambda: _execution().set_measure_timing(NEITHER),
+    "enable_input_and_output_padding": lambda: _execution().enable_input_and_output_padding(NEITHER),
+    "relax_computation_float32_to_float16": lambda: _unfinished().relax_computation_float32_to_float16(NEITHER),
+}
+
+
+@pytest.mark.parametrize("call", FLAGS)
+def test_what_is_neither_true_nor_false(call: str) -> None:
+    with pytest.raises(nn.BadData, match=f"{call}: wanted True or False, got ndarray"):
+        FLAGS[call]()
 
 
 WRONG = "x"
@@ -293,8 +344,7 @@ def _computed() -> nn.Execution:
 
 
 def _finished_desc() -> nn.MemoryDesc:
-    desc = nn.MemoryDesc()
-    desc.add_input_role(_compilation(), 0, 1.0)
+    desc = _open_desc()
     desc.finish()
     return desc
 

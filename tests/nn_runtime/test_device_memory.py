@@ -38,7 +38,7 @@ def test_misuse_of_device_memory() -> None:
     with pytest.raises(BadData, match="used whole"):
         first.set_input_from_memory(0, memory, 0, 24)
     other = Execution(finished(add_model((2, 3)), [SampleDevice("sample")]))
-    with pytest.raises(BadData, match="not for this use"):
+    with pytest.raises(BadData, match="input 0: this device memory was made for other compilations, not for this use"):
         other.set_input_from_memory(0, memory)
     second.set_input_from_memory(0, memory)
     second.set_output(0, numbers(2, 3))

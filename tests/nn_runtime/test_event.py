@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +18,9 @@ from nn_runtime.testing.sample_drivers import Recent, SampleDevice
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.fencing import bound, relu
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def test_bad_fence_descriptors() -> None:
     for fd in (-1, 0):
@@ -24,6 +28,17 @@ def test_bad_fence_descriptors() -> None:
             Event.from_sync_fence_fd(fd)
     with pytest.raises(BadData, match="no open descriptor"):
         Event.from_sync_fence_fd(10**6)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a fence is a socket there, and a file's number none")
+def test_a_file_is_no_fence(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "file"):
+        if path != tmp_path:
+            path.touch()
+        fd = os.open(path, os.O_RDONLY)
+        with pytest.raises(BadData, match=f"sync fence: {fd} is a file, which never signals"):
+            Event.from_sync_fence_fd(fd)
+        os.close(fd)
 
 
 def test_a_fence_of_ones_own() -> None:

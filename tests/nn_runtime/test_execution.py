@@ -213,6 +213,30 @@ def test_two_memories_of_one_file(compilation: Compilation, tmp_path: Path) -> N
                         execution.compute()
 
 
+def test_arrays_of_subclasses(compilation: Compilation, tmp_path: Path) -> None:
+    """A matrix keeps its two dimensions whatever is done with it, and a file's array is one of numpy's own, too."""
+    mapped = np.memmap(tmp_path / "numbers", np.float32, "w+", shape=(2, 3))
+    mapped[...] = numbers(2, 3)
+    matrix, result = numbers(2, 3).view(np.matrix), np.zeros((2, 3), np.float32).view(np.matrix)
+    with Execution(compilation) as execution:
+        execution.set_input(0, mapped)
+        execution.set_input(1, matrix)
+        execution.set_output(0, result)
+        execution.compute()
+        np.testing.assert_array_equal(np.asarray(result), 2 * numbers(2, 3))
+        assert execution.get_output_operand_rank(_Index(0)) == 2
+
+
+class _Index:
+    """A number of which Python knows only that it counts."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
 def test_two_inputs_of_the_same_bytes(execution: Execution) -> None:
     shared, output = numbers(2, 3), numbers(2, 3)
     execution.set_input(0, shared)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,6 +21,9 @@ from nn_runtime.operand import OperandType
 from nn_runtime.testing.sample_drivers import NullDevice, SampleDevice
 from tests.nn_runtime.descriptors import needs_descriptors, open_descriptors
 from tests.nn_runtime.graphs import FLOAT, add, add_model, chain_model, finished, numbers, run, tensor
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 READ, WRITE = 1, 2
 
@@ -145,6 +150,30 @@ def test_a_drivers_buffer_is_closed_once() -> None:
 def test_a_bad_descriptor() -> None:
     with pytest.raises(Unmappable, match="cannot be duplicated"):
         Memory.from_fd(8, READ, 10**6, 0)
+
+
+@needs_descriptors
+def test_descriptors_of_what_cannot_be_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(16))
+    before = open_descriptors()
+    cases = [
+        ((path, os.O_RDONLY), READ | WRITE, "open for reading alone, and prot asks to write, too"),
+        ((path, os.O_RDONLY), WRITE, "open for reading alone, and prot asks to write, too"),
+        ((path, os.O_WRONLY), WRITE, "open for writing alone, and prot asks to read, too"),
+        ((tmp_path, os.O_RDONLY), READ, "a directory cannot be mapped"),
+    ]
+    for opened, prot, message in cases:
+        fd = os.open(*opened)
+        with pytest.raises(Unmappable, match=f"memory from fd: .*{message}"):
+            Memory.from_fd(8, prot, fd, 0)
+        os.close(fd)
+    ends = os.pipe()
+    with pytest.raises(Unmappable, match="a pipe cannot be mapped"):
+        Memory.from_fd(8, READ, ends[0], 0)
+    for fd in ends:
+        os.close(fd)
+    assert open_descriptors() == before
 
 
 def test_memory_of_nothing_is_refused() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nn_runtime.codes import FeatureLevel, OperandCode, OperationCode
-from nn_runtime.errors import OperationFailed
+from nn_runtime.errors import BadData, OperationFailed
 from nn_runtime.execution import Execution
 from nn_runtime.hal.types import ErrorStatus, HalError, Operand
 from nn_runtime.memory import Memory
@@ -292,3 +292,17 @@ def test_a_result_that_contradicts_the_memory_is_no_data() -> None:
     with pytest.raises(OperationFailed, match=r"device memory: dimensions \[3, 4\] contradict \[0, 2\]"):
         domain.written((3, 4))
     assert not domain.initialized
+
+
+def test_what_memory_was_made_for_is_said_of_the_compilation_at_hand() -> None:
+    compilation, other = (finished(chain_model([OperationCode.RELU]), [SampleDevice("sample")]) for _ in range(2))
+    desc = MemoryDesc()
+    desc.add_input_role(compilation, 0, 1.0)
+    desc.add_output_role(other, 0, 1.0)
+    desc.finish()
+    memory = Memory.from_desc(desc)
+    with pytest.raises(BadData, match="output 0: this device memory was made for input 0 of this compilation, not for"):
+        Execution(compilation).set_output_from_memory(0, memory)
+    third = finished(chain_model([OperationCode.RELU]), [SampleDevice("sample")])
+    with pytest.raises(BadData, match="input 0: this device memory was made for other compilations, not for this use"):
+        Execution(third).set_input_from_memory(0, memory)
