@@ -8,8 +8,9 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from nn_runtime.codes import DeviceTypeCode
-from nn_runtime.failures import guarded, of_kind, two_of
+from nn_runtime.failures import guarded, two_of
 from nn_runtime.hal.interfaces import DeviceDescription
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.types import MAXIMUM_CACHE_FILES, Capabilities, ErrorStatus, HalError, PerformanceInfo
 from nn_runtime.value_classes import dataclass
 

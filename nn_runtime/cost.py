@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from nn_runtime.failures import answered, of_kind
+from nn_runtime.failures import answered
 from nn_runtime.hal.costs import ANY_OPERATION, OTHER_TYPES, CostTable, HasCosts, OperationCost, operation_estimates
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.types import HalError, OperandLifeTime
 from nn_runtime.partition import cut, operation_scores
 from nn_runtime.value_classes import dataclass

@@ -24,8 +24,9 @@ from nn_runtime.answers import checked_unusable, name_of
 from nn_runtime.checks import check_kind, shown
 from nn_runtime.device import REFERENCE_NAME, RUNTIME_FEATURE_LEVEL, Device
 from nn_runtime.errors import BadData, MalformedSelector, NNError, UnavailableDevice, UnmatchedSelector
-from nn_runtime.failures import answered, of_kind
+from nn_runtime.failures import answered
 from nn_runtime.hal.interfaces import DeviceDescription, DiagnosingModule, Diagnosis, UnusableDevice
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.types import HalError
 from nn_runtime.observe import vlog
 from nn_runtime.value_classes import dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from nn_runtime.checks import shown, with_article
+from nn_runtime.checks import shown
 from nn_runtime.errors import NNError, error_of
 from nn_runtime.hal.interrupts import pass_interrupt
 from nn_runtime.hal.types import RESULT_OF_STATUS, STATUS_OF_RESULT, ErrorStatus, HalError
@@ -81,14 +81,6 @@ def answered(call: Callable[[], R], default: R, what: str) -> R:
     except Exception as error:
         _log.warning("%s", foreign_failure(error, what))
     return default
-
-
-def of_kind(kind: type, reply: R, what: str) -> R:
-    """Return what a driver replied to `what`; raises HalError(GENERAL_FAILURE) where it is of another kind."""
-    if not isinstance(reply, kind):
-        wanted = with_article(kind.__name__)
-        raise HalError(ErrorStatus.GENERAL_FAILURE, f"{what}: wanted {wanted} from the driver, got {shown(reply)}")
-    return reply
 
 
 def two_of(call: Callable[[], tuple[R, S]], what: str) -> tuple[R, S]:

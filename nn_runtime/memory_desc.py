@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from nn_runtime.checks import check_kind
 from nn_runtime.compilation import Compilation
 from nn_runtime.errors import BadData, BadState, OperationFailed, UnexpectedNull
-from nn_runtime.failures import of_kind, two_of
+from nn_runtime.failures import two_of
 from nn_runtime.hal.interfaces import IBuffer
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.memory import SharedMemory
 from nn_runtime.hal.types import BufferDesc, BufferRole, ErrorStatus, HalError
 from nn_runtime.memory import Memory

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from nn_runtime.codes import CONTROL_FLOW, FeatureLevel, OperandCode, OperationCode, operation_name
 from nn_runtime.errors import BadData
-from nn_runtime.failures import guarded, of_kind
+from nn_runtime.failures import guarded
 from nn_runtime.hal.capabilities import WORST, lookup
 from nn_runtime.hal.interfaces import ExplainsOperations, OperationSupport
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.references import innermost_first, referenced_by
 from nn_runtime.hal.types import (
     WRITTEN_LIFETIMES,

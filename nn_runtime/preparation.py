@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from nn_runtime.caching import prepare_cached, step_token
-from nn_runtime.failures import guarded, of_kind
+from nn_runtime.failures import guarded
 from nn_runtime.hal.interfaces import IPreparedModel, PreparesAgain, TakesCompilationAttributes
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.types import ExecutionPreference, Priority
 from nn_runtime.observe import trace
 from nn_runtime.value_classes import dataclass

@@ -8,9 +8,10 @@ from operator import index
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from nn_runtime.errors import BadData
-from nn_runtime.failures import of_kind, two_of
+from nn_runtime.failures import two_of
 from nn_runtime.hal import fences
 from nn_runtime.hal.interfaces import IFencedExecutionCallback
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.types import UNKNOWN_DURATION, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
 from nn_runtime.operand import check_refined, has_unknown_dimensions, is_tensor, merge_dimensions, size_bytes
 

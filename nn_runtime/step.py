@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nn_runtime.errors import BadData
-from nn_runtime.failures import attempt, foreign_failure, guarded, of_kind
+from nn_runtime.failures import attempt, foreign_failure, guarded
 from nn_runtime.hal.interfaces import (
     CreatesReusableExecutions,
     ExecutionProfile,
@@ -21,6 +21,7 @@ from nn_runtime.hal.interfaces import (
     ReportsProfile,
     TakesExecutionAttributes,
 )
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.plain import execute_after_fences, timing_since_launch
 from nn_runtime.hal.types import ErrorStatus, HalError
 from nn_runtime.observe import trace

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -25,6 +26,10 @@ from nn_runtime.hal.interfaces import (
     CacheRequest,
     DescribesDevice,
     ExplainsOperations,
+    IBuffer,
+    IBurstContext,
+    IFencedExecutionCallback,
+    IPreparedModel,
     OperationSupport,
     ReportsProfile,
     ReportsStatistics,
@@ -33,13 +38,14 @@ from nn_runtime.hal.interfaces import (
     TakesUnknownSizes,
     UnusableDevice,
 )
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.remote_channel import BadMessage, Channel, ChannelClosed, attach_pool, connect
 from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, Timing
 from nn_runtime.observe import vlog
 from nn_runtime.operand import register_extension_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from nn_runtime.hal.costs import CostTable
     from nn_runtime.hal.interfaces import Attributes, IDevice
@@ -190,7 +196,7 @@ class Host:
                 prepared = device.prepare_model_with_attributes(*arguments, attributes)
         finally:
             _close_all(descriptors)
-        self._objects[number] = prepared
+        self._objects[number] = of_kind(IPreparedModel, prepared, "prepare_model")
         return _abilities(prepared), ()
 
     def call_prepare_from_cache(
@@ -206,7 +212,7 @@ class Host:
             prepared = self._objects[target].prepare_model_from_cache(deadline_ns, _cache(descriptors, cache))
         finally:
             _close_all(descriptors)
-        self._objects[number] = prepared
+        self._objects[number] = of_kind(IPreparedModel, prepared, "prepare_model_from_cache")
         return _abilities(prepared), ()
 
     def call_allocate(
@@ -222,6 +228,9 @@ class Host:
         """IDevice.allocate; the token given out is our own."""
         models = [self._objects[one] for one in prepared]
         buffer, token = self._objects[target].allocate(desc, models, input_roles, output_roles)
+        of_kind(IBuffer, buffer, "allocate")
+        if of_kind(int, token, "allocate: the token") <= 0:
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"allocate: wanted a token > 0, got {token}")
         given_out = secrets.randbits(_TOKEN_BITS) + 1
         self._objects[number] = buffer
         self._tokens[given_out] = token
@@ -291,7 +300,7 @@ class Host:
             )
         finally:
             _close_all(descriptors)
-        self._objects[callback] = info
+        self._objects[callback] = of_kind(IFencedExecutionCallback, info, "execute_fenced")
         given = [] if fence is None or fence < 0 else [fence]
         return bool(given), given
 
@@ -301,7 +310,8 @@ class Host:
 
     def call_open_burst(self, target: int, _descriptors: list[int], number: int) -> tuple[None, Sequence[int]]:
         """IPreparedModel.configure_execution_burst."""
-        self._objects[number] = self._objects[target].configure_execution_burst()
+        what = "configure_execution_burst"
+        self._objects[number] = of_kind(IBurstContext, self._objects[target].configure_execution_burst(), what)
         return None, ()
 
     def call_free_memory(self, target: int, _descriptors: list[int], pool: int) -> tuple[None, Sequence[int]]:
@@ -333,8 +343,8 @@ class Host:
 
 def _encoded(result: ExecutionResult) -> object:
     """Return a result as plain values; None where there is nothing to say."""
-    timing = result.timing
-    if not result.output_shapes and timing == _PLAIN:
+    timing = of_kind(ExecutionResult, result, "execute").timing
+    if not of_kind(Sequence, result.output_shapes, "output shapes") and timing == _PLAIN:
         return None
     shapes = [(shape.dimensions, shape.is_sufficient) for shape in result.output_shapes]
     return shapes, timing.time_on_device_ns, timing.time_in_driver_ns

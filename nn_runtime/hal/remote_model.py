@@ -14,12 +14,13 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from nn_runtime.errors import ResourceExhausted
+from nn_runtime.errors import BadData, ResourceExhausted
 from nn_runtime.hal import fences
 from nn_runtime.hal.plain import check_sizes_known, execute_after_fences, timing_since_launch
 from nn_runtime.hal.relocation import Relocation
 from nn_runtime.hal.remote_channel import MOST_DESCRIPTORS, PASSES_DESCRIPTORS
 from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, OutputShape, Timing
+from nn_runtime.operand import check_refined, merge_dimensions
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:
@@ -237,7 +238,9 @@ class RemotePreparedModel:
         launched_ns = time.monotonic_ns()
 
         def execute(deadline_ns: int | None) -> tuple[Timing, Timing]:
-            timing = self.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns).timing
+            result = self.execute_synchronously(request, measure, deadline_ns, loop_timeout_ns)
+            _check_known(self._outputs, request, result.output_shapes)
+            timing = result.timing
             return timing_since_launch(timing, launched_ns, time.monotonic_ns()), timing
 
         return execute_after_fences(self.device.name, wait_for, deadline_ns, duration_ns, execute)
@@ -298,6 +301,20 @@ def _decoded(reply: object) -> tuple[ExecutionResult, ExecutionProfile | None]:
     shapes, on_device_ns, in_driver_ns = parts
     outputs = tuple(OutputShape(dimensions, sufficient) for dimensions, sufficient in shapes)
     return ExecutionResult(outputs, Timing(on_device_ns, in_driver_ns)), None
+
+
+def _check_known(outputs: Sequence[Operand], request: Request, shapes: Sequence[OutputShape]) -> None:
+    """Raise HalError(GENERAL_FAILURE) where a driver tells shapes other than those that were known before."""
+    if not outputs or not shapes:
+        return
+    if len(shapes) != len(outputs):
+        message = f"the driver reported {len(shapes)} output shapes of {len(outputs)}"
+        raise HalError(ErrorStatus.GENERAL_FAILURE, message)
+    for at, (operand, argument, shape) in enumerate(zip(outputs, request.outputs, shapes, strict=True)):
+        try:
+            check_refined(merge_dimensions(operand.dimensions, argument.dimensions), shape.dimensions)
+        except BadData as error:
+            raise HalError(ErrorStatus.GENERAL_FAILURE, f"the driver's shape of output {at}: {error}") from error
 
 
 def _has_pointers(request: Request) -> bool:

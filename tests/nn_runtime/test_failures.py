@@ -9,7 +9,8 @@ import pytest
 
 from nn_runtime.codes import ResultCode
 from nn_runtime.errors import DeadObject, OutputInsufficientSize
-from nn_runtime.failures import answered, attempt, copied, guarded, of_kind, passed_hal, two_of
+from nn_runtime.failures import answered, attempt, copied, guarded, passed_hal, two_of
+from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.types import ErrorStatus, HalError, OutputShape
 
 

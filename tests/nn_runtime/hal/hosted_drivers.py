@@ -17,7 +17,15 @@ from nn_runtime.hal.interfaces import (
     UnusableDevice,
 )
 from nn_runtime.hal.plain import PlainBurst
-from nn_runtime.hal.types import ErrorStatus, ExecutionPreference, ExecutionResult, Extension, HalError, Timing
+from nn_runtime.hal.types import (
+    ErrorStatus,
+    ExecutionPreference,
+    ExecutionResult,
+    Extension,
+    HalError,
+    OutputShape,
+    Timing,
+)
 from nn_runtime.operand import EXTENSION_TYPES
 from nn_runtime.testing.sample_drivers import Record, SampleDevice, SamplePreparedModel, uniform_capabilities
 
@@ -306,3 +314,34 @@ def boundless() -> list[IDevice]:
 
 def listless() -> None:
     """Offer nothing, not even a list."""
+
+
+class WrongPreparedModel(SamplePreparedModel):
+    """Says that a result of [2, 2] is one of [1, 2], or nothing about the result of RELU; has no burst."""
+
+    def execute_synchronously(self, request: Request, *options: Any) -> ExecutionResult:
+        super().execute_synchronously(request, *options)
+        shapes: Any = None if len(request.inputs) == 1 else (OutputShape((1, 2)),)
+        return ExecutionResult(shapes)
+
+    def execute_fenced(self, *options: Any) -> tuple[int | None, IFencedExecutionCallback]:
+        return None, None  # type: ignore[return-value]
+
+    def configure_execution_burst(self) -> Any:
+        return None
+
+
+class Wrong(SampleDevice):
+    """Replies what is no reply; prepares none but ADD and RELU."""
+
+    def prepare_model(self, model: Model, *options: Any) -> SamplePreparedModel:  # type: ignore[override]
+        if model.main.operations[0].type not in (OperationCode.ADD, OperationCode.RELU):
+            return None  # type: ignore[return-value]
+        return WrongPreparedModel(self, super().prepare_model(model, *options).inner)
+
+    def allocate(self, *_options: Any) -> tuple[IBuffer, int]:
+        return object(), 1  # type: ignore[return-value]
+
+
+def wrong() -> list[IDevice]:
+    return [Wrong("wrong")]

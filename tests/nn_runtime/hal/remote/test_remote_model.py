@@ -51,6 +51,7 @@ from tests.nn_runtime.hal.remote_driver import (
     status_of,
     token_request,
     unary,
+    unary_request,
 )
 
 if TYPE_CHECKING:
@@ -461,6 +462,38 @@ def test_tokens_of_other_processes_mean_nothing(shared_device: RemoteDevice, dev
         assert caught.value.status == ErrorStatus.INVALID_ARGUMENT
     first.close()
     second.close()
+
+
+def test_replies_that_are_none() -> None:
+    device = start("tests.nn_runtime.hal.hosted_drivers:wrong")
+    prepared = prepare(device, add_model())
+    pool, shared = shared_request()
+    inputs, output = arrays()
+    wrong: dict[str, Callable[[], object]] = {
+        "prepare_model: wanted an IPreparedModel from the driver, got NoneType": lambda: prepare(
+            device, unary(OperationCode.NEG)
+        ),
+        "allocate: wanted an IBuffer from the driver, got object": lambda: allocated(device, prepared),
+        "configure_execution_burst: wanted an IBurstContext from the": prepared.configure_execution_burst,
+        "output shapes: wanted a Sequence from the driver, got NoneType": lambda: prepare(
+            device, unary(OperationCode.RELU)
+        ).execute_synchronously(unary_request(), False, None, None),
+    }
+    if PASSES_DESCRIPTORS:
+        wrong["execute_fenced: wanted an IFencedExecutionCallback from"] = lambda: prepared.execute_fenced(
+            shared, [], False, None, None, None
+        )
+    for message, call in wrong.items():
+        assert message in message_of(call)
+    fence, callback = prepared.execute_fenced(request(inputs, [output]), [], False, None, None, None)
+    assert fence is not None
+    assert wait(fence, 60) == FenceStatus.FAILED
+    close(fence)
+    assert message_of(callback.get_execution_info) == (
+        "the driver's shape of output 0: dimensions [1, 2] contradict [2, 2]"
+    )
+    pool.close()
+    device.close()
 
 
 def test_executions_of_several_threads_run_at_once(shared_device: RemoteDevice) -> None:
