@@ -329,7 +329,7 @@ def _prepared_steps(
                 program.append(_prepared_step(part, devices, run_order, options))
             else:
                 program.append(part)
-    except HalError:
+    except BaseException:
         for step in program:
             if isinstance(step, Step):
                 step.close()

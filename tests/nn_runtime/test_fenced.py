@@ -254,6 +254,33 @@ def test_a_failing_launch_waits_for_the_step_under_way() -> None:
 
 
 @needs_descriptors
+def test_an_interrupted_launch_waits_for_the_step_under_way_and_leaves_no_descriptor() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    devices = [fenced_device("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    compilation = finished(chain_model([RELU, TANH]), devices, fallback=True)
+    assert compilation.plan is not None
+    compilation.plan.steps[1].prepared.execute_fenced = interrupt  # type: ignore[assignment, method-assign]
+
+    def compute(rounds: int) -> None:
+        for _ in range(rounds):
+            gate = Fence()
+            threading.Timer(0.01, gate.signal).start()
+            with pytest.raises(KeyboardInterrupt):
+                bound(compilation)[0].start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+            assert len(devices[0].record.requests) == 1
+            devices[0].record.requests.clear()  # they keep the memory of temporaries
+            gate.close()
+        join_threads()
+
+    compute(2)
+    before = open_descriptors()
+    compute(20)
+    assert open_descriptors() <= before + 5
+
+
+@needs_descriptors
 def test_fences_between_steps_are_closed() -> None:
     compilation = finished(
         chain_model([RELU, TANH, RELU]), [fenced_device("relu", {RELU}), fenced_device("tanh", {TANH})]

@@ -283,6 +283,19 @@ def test_steps_prepared_before_one_that_fails_are_freed(monkeypatch: pytest.Monk
     assert closed == ["relu"]
 
 
+def test_steps_prepared_before_an_interrupt_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> SamplePreparedModel:
+        raise KeyboardInterrupt
+
+    closed: list[str] = []
+    monkeypatch.setattr(SamplePreparedModel, "close", lambda prepared: closed.append(prepared.device.name))
+    devices = [SampleDevice("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    monkeypatch.setattr(devices[1], "prepare_model", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        finished(chain_model([RELU, TANH]), devices)
+    assert closed == ["relu"]
+
+
 def test_a_step_without_inputs_sends_the_whole_model_to_the_cpu() -> None:
     model = Model()
     constant, a, x, y = (model.add_operand(tensor(2)) for _ in range(4))
