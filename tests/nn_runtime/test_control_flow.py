@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IF and WHILE in plans: step lists, roles, runs (AOSP ControlFlowPartitioningTest, MemoryStepRoleTest,
+"""IF and WHILE in plans: step lists, roles, runs.
 
-TestControlFlow, TestFailingDriver, TestIntrospectionControl's control flow cases).
+AOSP ControlFlowPartitioningTest, MemoryStepRoleTest, TestControlFlow, TestFailingDriver, TestIntrospectionControl's
+control flow cases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fenced executions: what they start with, wait for and tell (AOSP TestValidation fenced groups, TestExecution,
+"""Fenced executions: what they start with, wait for and tell.
 
-TestTrivialModel, TestIntrospectionControl TimingTest).
+AOSP TestValidation fenced groups, TestExecution, TestTrivialModel, TestIntrospectionControl TimingTest.
 """
 
 from __future__ import annotations
