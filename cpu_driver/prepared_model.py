@@ -71,6 +71,7 @@ class PreparedModel:
         needed = innermost_first(model.main, model.referenced)
         self._referenced = {number: prepare_graph(model, model.referenced[number]) for number in needed}
         self._idle: list[Frame] = [self._new_frame()]
+        self._closed = False
         self._lock = threading.Lock()
 
     def execute_synchronously(
@@ -111,8 +112,9 @@ class PreparedModel:
         return PlainBurst(self)
 
     def close(self) -> None:
-        """Drop the idle frames."""
+        """Drop the idle frames; executions that run end as usual, later ones are refused."""
         with self._lock:
+            self._closed = True
             self._idle.clear()
 
     def _execute(
@@ -129,8 +131,7 @@ class PreparedModel:
                 with np.errstate(all="ignore"), blas_threads:
                     results = frame.execute(arguments, Run(deadline_ns, min(timeout_ns, MAXIMUM_LOOP_TIMEOUT_NS)), rows)
             finally:  # what is kept of constants serves the next run, also after one that came too late
-                with self._lock:
-                    self._idle.append(frame)
+                self._take_back(frame)
             return self._write_outputs(request, buffers, results)
         except BaseException:
             buffers.mark_failed()
@@ -138,9 +139,16 @@ class PreparedModel:
 
     def _take_frame(self) -> Frame:
         with self._lock:
+            if self._closed:
+                raise HalError(ErrorStatus.INVALID_ARGUMENT, "the prepared model is closed")
             if self._idle:
                 return self._idle.pop()
         return self._new_frame()
+
+    def _take_back(self, frame: Frame) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(frame)
 
     def _new_frame(self) -> Frame:
         referenced: dict[int, Frame] = {}

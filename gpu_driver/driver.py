@@ -220,7 +220,10 @@ class Device:
         return context
 
     def statistics(self) -> Mapping[str, int | float]:
-        """Return counts of programs and bytes since the context was opened: CacheStats and MemoryStats say what of."""
+        """Return counts of programs and bytes since the context was opened: CacheStats and MemoryStats say what of.
+
+        `in_place_peak_bytes`: of host memory that the device used where it lies, at most so far.
+        """
         context = self._context
         if context is None:
             return {}
@@ -234,6 +237,7 @@ class Device:
             "load_seconds": programs.load_seconds,
             **self._counts,
             **asdict(memory),
+            "in_place_peak_bytes": context.host_accounts.stats.peak_bytes,
         }
 
     def _prepare(

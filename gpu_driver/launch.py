@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import KW_ONLY, field
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -96,6 +96,7 @@ class Launch:
     arguments: tuple[Argument, ...]
     global_size: WorkSize
     local_size: WorkSize
+    _: KW_ONLY
     flops: int = 0
     bytes_moved: int = 0
     operations: tuple[int, ...] = field(default=())

@@ -140,8 +140,8 @@ def _joined(
             ),
             (max(items * device.compute_units, device.persistent_items),),
             (items,),
-            sum(launch.flops for launch in run),
-            sum(launch.bytes_moved for launch in run),
+            flops=sum(launch.flops for launch in run),
+            bytes_moved=sum(launch.bytes_moved for launch in run),
             operations=tuple(dict.fromkeys(operation for launch in run for operation in launch.operations)),
             is_persistent=True,
             stages=tuple(

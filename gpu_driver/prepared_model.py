@@ -241,8 +241,7 @@ class PreparedModel:
     def begin(self) -> ExecutionContext:
         """Return a context for an execution alone; raises HalError once it is closed."""
         with self._lock:
-            if self._closed:
-                self._check_open()
+            self._check_open()
             return self._idle.pop() if self._idle else ExecutionContext(self.device)
 
     def _check_open(self) -> None:

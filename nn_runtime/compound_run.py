@@ -133,18 +133,19 @@ class CompoundRun:
                     at, left = self._control(at, step, options), ()
                     continue
                 started, callback = step.execute_fenced(self._request(at, step), waits, options, duration_ns)
-                if fence is not None:
-                    fences.close(fence)
-                fence, left = started, ()
+                before, fence, left = fence, started, ()
+                if before is not None:
+                    fences.close(before)
                 at += 1
         except HalError as error:
-            if fence is not None:
-                fences.wait(fence)
-                fences.close(fence)
+            _end(fence)
             where = self._where(at)
             if at < end and not isinstance(program[at], Step) and error.status in _MISSED:
                 raise error_of_hal(error, where) from error
             return fall_back_fenced(self._plan, self._inputs, self._outputs, options, error, where, wait_for)
+        except BaseException:  # of a signal's handler
+            _end(fence)
+            raise
         return FencedOutcome(self._output_dimensions(), fence, callback)
 
     def _begin(self) -> None:
@@ -349,3 +350,13 @@ class CompoundRun:
             dims = self._results.get(slot, argument.dimensions)
             shapes.append(reported[slot].dimensions if slot in reported else dims)
         return tuple(shapes)
+
+
+def _end(fence: int | None) -> None:
+    """Wait until the step that was started last has ended, if any, and close its fence."""
+    if fence is None:
+        return
+    try:
+        fences.wait(fence)
+    finally:
+        fences.close(fence)

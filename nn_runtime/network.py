@@ -10,7 +10,7 @@ from nn_runtime.caching import made_directory, token_of
 from nn_runtime.checks import check_kind, listed
 from nn_runtime.codes import PreferenceCode, PriorityCode
 from nn_runtime.compilation import Compilation
-from nn_runtime.device import Device
+from nn_runtime.device import Device, checked_devices
 from nn_runtime.devices import Selection, select
 from nn_runtime.errors import BadData
 from nn_runtime.interface import Interface, TensorInfo
@@ -135,14 +135,9 @@ def _selection(device: str | Device | Sequence[Device] | None) -> Selection:
     if device is None or isinstance(device, str):
         return select(device)
     chosen = tuple(device) if isinstance(device, Iterable) else (device,)
-    wrong = [one for one in chosen if not isinstance(one, Device)]
-    if wrong and all(isinstance(one, str) for one in chosen):
+    if chosen and all(isinstance(one, str) for one in chosen):
         raise BadData(f"compile: device: a selector of several devices is one string: {','.join(map(str, chosen))!r}")
-    if wrong:
-        raise BadData(f"compile: device: wanted a selector, a Device or a list of Devices, got {wrong[0]!r}")
-    if not chosen:
-        raise BadData("compile: the list of devices is empty")
-    return Selection(chosen, strict=True)
+    return Selection(checked_devices("compile", chosen), strict=True)
 
 
 def _infos(what: str, operands: Sequence[Operand], names: Sequence[str] | None) -> tuple[TensorInfo, ...]:

@@ -168,7 +168,7 @@ class Plan:
         with self._lock:
             if self._whole_on_reference is None:
                 originals = [placement.operation for placement in self.placements]
-                self._whole_on_reference = _whole_model(self.model, originals, self.reference, self.options)
+                self._whole_on_reference = _whole_model(self.model, originals, self.reference, self.options, None)
             return self._whole_on_reference
 
     def used_by(self, user: PlanUser) -> None:
@@ -260,7 +260,7 @@ def _prepared_program(
     """
     try:
         if len(set(chosen)) == 1 and chosen[0] != INTERPRETER:
-            return None, [_whole_model(model, run_order, devices[chosen[0]], options)]
+            return None, [_whole_model(model, run_order, devices[chosen[0]], options, options.deadline_ns)]
         as_android = options.partition == PartitionMode.AOSP
         place = functools.partial(_place_inner, devices=devices, options=options)
         source = Program(model, devices, chosen, place, as_android=as_android)
@@ -271,7 +271,7 @@ def _prepared_program(
             raise failure from error
         _log.warning("%s; the whole model goes to %s", failure, reference.name)
     try:
-        return None, [_whole_model(model, run_order, reference, options)]
+        return None, [_whole_model(model, run_order, reference, options, options.deadline_ns)]
     except HalError as error:
         raise error_of_hal(error, f"compilation on {reference.name}") from error
 
@@ -329,7 +329,7 @@ def _prepared_steps(
                 program.append(_prepared_step(part, devices, run_order, options))
             else:
                 program.append(part)
-    except HalError:
+    except BaseException:
         for step in program:
             if isinstance(step, Step):
                 step.close()
@@ -337,9 +337,11 @@ def _prepared_steps(
     return program
 
 
-def _whole_model(model: Model, run_order: Sequence[int], device: Device, options: PlanOptions) -> Step:
+def _whole_model(
+    model: Model, run_order: Sequence[int], device: Device, options: PlanOptions, deadline_ns: int | None
+) -> Step:
     main = model.main
-    prepared, token = prepare(device, model, options, options.deadline_ns)
+    prepared, token = prepare(device, model, options, deadline_ns)
     return Step(device, model, prepared, run_order, main.input_indexes, main.output_indexes, token)
 
 

@@ -166,7 +166,9 @@ class Session:
         return {state.tensor: self._states[state.input] for state in self._interface.states if state.tensor >= 0}
 
     def close(self) -> None:
-        """Free the prepared models."""
+        """Free the prepared models; a forked process leaves those that a thread of its parent was using."""
+        if isinstance(self._lock, _LeftBehind):
+            return
         with self._lock:
             if not self._closed:
                 self._closed = True

@@ -132,9 +132,9 @@ def _requantized_mean(op: OperationView, sums: Array, count: int) -> Array:
 
 
 def _bins(start: np.float32, end: np.float32, output_size: int, size: int) -> tuple[Array, Array]:
-    """Return the input positions of each output position [output_size, most positions], some repeated, and which
+    """Return the input positions of each output position, and which output positions have none.
 
-    output positions have none.
+    The positions are [output_size, most positions], some of them repeated.
     """
     step = np.maximum(end - start + np.float32(1), np.float32(1)) / np.float32(output_size)
     outputs = np.arange(output_size, dtype=np.float32)

@@ -275,12 +275,12 @@ def _launch(
         arguments,
         (queues,),
         (1,),
-        sum(step.flops for step in steps),
-        sum(step.bytes_moved for step in steps),
-        tuple(operation for step in steps for operation in step.operations),
-        steps,
-        stages,
-        Clock(LINE_WORDS, 1 + queues, tuple(scheduled.rows[:, 0].tolist())) if device.cycle_counter else None,
+        flops=sum(step.flops for step in steps),
+        bytes_moved=sum(step.bytes_moved for step in steps),
+        operations=tuple(operation for step in steps for operation in step.operations),
+        steps=steps,
+        stages=stages,
+        clock=Clock(LINE_WORDS, 1 + queues, tuple(scheduled.rows[:, 0].tolist())) if device.cycle_counter else None,
         on_bytes=any(step.on_bytes for step in steps),
     )
 

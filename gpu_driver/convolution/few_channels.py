@@ -170,6 +170,6 @@ def _launch(product: Product, tile: Tile) -> Launch:
         ),
         (tile.items * blocks * across, down, g.batches),
         (tile.items, 1, 1),
-        product.flops,
-        product.bytes_moved,
+        flops=product.flops,
+        bytes_moved=product.bytes_moved,
     )

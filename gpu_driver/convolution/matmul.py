@@ -101,8 +101,8 @@ class Matmul:
             ),
             (groups * items,),
             (items,),
-            self.flops,
-            self.bytes_moved,
+            flops=self.flops,
+            bytes_moved=self.bytes_moved,
         )
 
     def flags(self, vectors: int) -> int:

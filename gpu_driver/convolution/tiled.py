@@ -250,7 +250,7 @@ def _depthwise(product: Product, device: DeviceProfile) -> Launch:
             *product.bounds(),
         ),
         *sizes,
-        product.flops,
-        product.bytes_moved,
+        flops=product.flops,
+        bytes_moved=product.bytes_moved,
         persistent=persistent,
     )

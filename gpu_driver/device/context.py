@@ -88,7 +88,7 @@ class DeviceContext:
         self.executions = Scheduler(MAX_EXECUTIONS if within is None else 1)
         self.preparations = Scheduler(1) if within is None else self.executions
         self.accounts: Accounts = Accounts() if within is None else within.accounts
-        self._host_accounts = Accounts()
+        self.host_accounts: Accounts = Accounts() if within is None else within.host_accounts
         """Of host memory that is used in place."""
         self.process = os.getpid()
 
@@ -242,7 +242,7 @@ class DeviceContext:
 
     def _wrapped(self, data: Array, flags: int) -> DeviceBuffer:
         try:
-            return DeviceBuffer(self._host_accounts, cl.Buffer(self.context, flags, hostbuf=data), data.nbytes)
+            return DeviceBuffer(self.host_accounts, cl.Buffer(self.context, flags, hostbuf=data), data.nbytes)
         except cl.Error as error:
             raise hal_error(error, f"host memory of {readable_bytes(data.nbytes)}") from error
 

@@ -274,8 +274,10 @@ def _start_child(library: str | None, skip: Sequence[str]) -> subprocess.Popen[s
 
 
 def _follow_children(library: str | None, child: subprocess.Popen[str] | None) -> LibraryVerdict:
-    """Collect a child's verdicts; after one that died on a device, a next child goes on behind that device, or tries it
-    again with what its linker lacked.
+    """Collect a child's verdicts.
+
+    After one that died on a device, a next child goes on behind that device, or tries it again with what its linker
+    lacked.
     """
     devices: dict[str, DeviceVerdict] = {}
     for number in range(_MAX_CHILDREN_PER_LIBRARY):

@@ -221,13 +221,6 @@ class GraphRun:
         self._memory: dict[int, DeviceBuffer] = {}
         """Boundary memory by operand: that of the inputs is written."""
 
-    def whole(self, compiled: CompiledSegment) -> list[Value]:
-        """Enqueue the segment that is all of the graph and return the outputs."""
-        dimensions = compiled.segment.dimensions
-        self._ends.outputs_known([dimensions[i] for i in self._graph.subgraph.output_indexes])
-        self._enqueue(compiled)
-        return [self._value(i, Known(dimensions, {})) for i in self._graph.subgraph.output_indexes]
-
     def run(self) -> list[Value]:
         """Enqueue everything, waiting only for what must be read back, and return the outputs."""
         try:
@@ -240,7 +233,7 @@ class GraphRun:
         static = self._graph.static
         places = range(len(self._graph.subgraph.input_indexes))
         if static is not None and all(self._ends.input_dimensions(place) is not None for place in places):
-            return self.whole(static)
+            return self._whole(static)
         known = self._known()
         at, told = 0, False
         while at < self._graph.lowering.operation_count:
@@ -268,6 +261,13 @@ class GraphRun:
         if not told:
             self._ends.outputs_known([known.dimensions[i] for i in self._graph.subgraph.output_indexes])
         return [self._value(i, known) for i in self._graph.subgraph.output_indexes]
+
+    def _whole(self, compiled: CompiledSegment) -> list[Value]:
+        """Enqueue the segment that is all of the graph and return the outputs."""
+        dimensions = compiled.segment.dimensions
+        self._ends.outputs_known([dimensions[i] for i in self._graph.subgraph.output_indexes])
+        self._enqueue(compiled)
+        return [self._value(i, Known(dimensions, {})) for i in self._graph.subgraph.output_indexes]
 
     def _known(self) -> Known:
         """Return the dimensions of every input, the values of those that are parameters, and the omitted ones."""

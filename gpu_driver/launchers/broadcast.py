@@ -122,8 +122,8 @@ def pairwise(
             Kernel("broadcast.cl", kernel, types),
             (*operands, *values, *walk, int32(output.count), *extra),
             *linear(output.count, device),
-            output.count,
-            moved,
+            flops=output.count,
+            bytes_moved=moved,
         )
     rows, arguments, sizes = shape.by_rows(device)
     walk = int8_vector(rows[0], 1), int8_vector(rows[1], 0), int8_vector(rows[2], 0)
@@ -131,8 +131,8 @@ def pairwise(
         Kernel("broadcast.cl", f"{kernel}_rows", (*types, *defines(device))),
         (*operands, *values, *walk, *arguments, *extra),
         *sizes,
-        output.count,
-        moved,
+        flops=output.count,
+        bytes_moved=moved,
     )
 
 

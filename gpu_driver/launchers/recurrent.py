@@ -161,8 +161,8 @@ def input_products(
                 Kernel("recurrent.cl", kernel, typed_group(source, device)),
                 (source, weights.memory, sums, *map(int32, (rows, depth, columns, at > 0))),
                 *size,
-                2 * rows * depth * columns,
-                source.size_bytes + depth * columns * dtype_of(source.type).itemsize + sums.size_bytes,
+                flops=2 * rows * depth * columns,
+                bytes_moved=source.size_bytes + depth * columns * dtype_of(source.type).itemsize + sums.size_bytes,
             )
         )
     return sums, tuple(launches)

@@ -49,8 +49,8 @@ def relu(op: BoundOperation, device: DeviceProfile) -> Launch:
         Kernel("activation.cl", "relu", defines(device, T=c_type(output))),
         (source, output, low, high, *counts),
         *sizes,
-        output.count,
-        2 * output.size_bytes,
+        flops=output.count,
+        bytes_moved=2 * output.size_bytes,
         in_place=True,
     )
     return programs.joinable(launch, chain_step(op, device, chain.Function.CLAMP, (low.item(), high.item())))
@@ -92,8 +92,8 @@ def mapped(
         Kernel(file, kernel, defines(device, T=c_type(output))),
         (source, output, *counts, *parameters),
         *sizes,
-        output.count,
-        2 * output.size_bytes,
+        flops=output.count,
+        bytes_moved=2 * output.size_bytes,
         in_place=True,
     )
     return launch if function is None else programs.joinable(launch, chain_step(op, device, function))
@@ -143,7 +143,7 @@ def lookup(source: BoundOperand, output: BoundOperand, table: Array, device: Dev
         (source, output, Packed(data), int32(output.count), int32(item_elements)),
         global_size,
         local_size,
-        output.count,
-        2 * output.size_bytes,
+        flops=output.count,
+        bytes_moved=2 * output.size_bytes,
         in_place=True,
     )

@@ -32,7 +32,7 @@ def argmax(op: BoundOperation, device: DeviceProfile) -> Launch:
         global_size, local_size = linear(output.count, device)
         sizes = int32(axis), int32(inner), int32(output.count), least
         kernel = Kernel("arg.cl", "argmax", kernel_defines)
-        return Launch(kernel, (source, output, *sizes), global_size, local_size, source.count, moved)
+        return Launch(kernel, (source, output, *sizes), global_size, local_size, flops=source.count, bytes_moved=moved)
     item_rows = per_item(outer, device, axis)
     global_size, local_size = work_sizes(-(-outer // item_rows), device)
     return Launch(
@@ -40,6 +40,6 @@ def argmax(op: BoundOperation, device: DeviceProfile) -> Launch:
         (source, output, int32(axis), int32(outer), int32(item_rows), least),
         global_size,
         local_size,
-        source.count,
-        moved,
+        flops=source.count,
+        bytes_moved=moved,
     )

@@ -402,8 +402,8 @@ def element_by_element(product: Product, device: DeviceProfile) -> Launch:
         ),
         global_size,
         local_size,
-        product.flops,
-        product.bytes_moved,
+        flops=product.flops,
+        bytes_moved=product.bytes_moved,
     )
 
 

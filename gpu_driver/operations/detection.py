@@ -58,8 +58,8 @@ def axis_aligned_bbox_transform(op: BoundOperation, device: DeviceProfile) -> La
             *complaints(op, "batch_index", f"must be in [0, {sizes.batches}), roi have x1 <= x2 and y1 <= y2"),
         ),
         *linear(count, device),
-        20 * count,
-        rois.size_bytes + deltas.size_bytes + output.size_bytes,
+        flops=20 * count,
+        bytes_moved=rois.size_bytes + deltas.size_bytes + output.size_bytes,
     )
 
 
@@ -238,8 +238,8 @@ def _transformed_anchors(
             int_vector(scores.zero_point, deltas.zero_point, 0, 0),
         ),
         *rows(lists.n, sizes.batches, device),
-        20 * lists.n * sizes.batches,
-        scores.size_bytes + deltas.size_bytes,
+        flops=20 * lists.n * sizes.batches,
+        bytes_moved=scores.size_bytes + deltas.size_bytes,
     )
 
 
@@ -271,8 +271,8 @@ def _decoded_boxes(op: BoundOperation, sizes: DetectionPostprocessing, lists: _L
             *(float_vector(*sizes.scales), float32(sizes.score_threshold)),
         ),
         *rows(sizes.anchors, sizes.batches, device),
-        20 * sizes.batches * sizes.anchors,
-        scores.size_bytes + deltas.size_bytes + anchors.size_bytes,
+        flops=20 * sizes.batches * sizes.anchors,
+        bytes_moved=scores.size_bytes + deltas.size_bytes + anchors.size_bytes,
     )
 
 

@@ -67,8 +67,8 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
             Kernel("elementwise.cl", "elementwise_broadcast", types),
             (*common, *_dimensions(shape.sizes, shape.strides0, shape.strides1), int32(output.count)),
             *linear(output.count, device),
-            output.count,
-            moved,
+            flops=output.count,
+            bytes_moved=moved,
         )
     rows, arguments, sizes = shape.by_rows(device)
     is_dense = len(shape.sizes) == 1 and shape.strides0[0] == shape.strides1[0] == 1 and output.count >= LANES
@@ -76,8 +76,8 @@ def elementwise(op: BoundOperation, device: DeviceProfile) -> Launch:
         Kernel("elementwise.cl", "elementwise", types),
         (*common, *_dimensions(*rows), *arguments),
         *sizes,
-        output.count,
-        moved,
+        flops=output.count,
+        bytes_moved=moved,
         persistent=PersistentStep(PersistentKind.COMBINATION, output.count, len(common)) if is_dense else None,
     )
     return programs.joinable(launch, _chain_step(op, reals, device))

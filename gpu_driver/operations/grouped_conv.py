@@ -100,8 +100,8 @@ def _by_lanes(product: Product) -> Launch:
         ),
         (g.input_depth // LANES, g.batches * g.output_height),
         (1, 1),
-        product.flops,
-        product.bytes_moved,
+        flops=product.flops,
+        bytes_moved=product.bytes_moved,
     )
 
 

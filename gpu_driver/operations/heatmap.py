@@ -44,6 +44,6 @@ def heatmap_max_keypoint(op: BoundOperation, device: DeviceProfile) -> Launch:
         ),
         global_size,
         local_size,
-        heatmaps.count,
-        heatmaps.size_bytes + boxes.size_bytes + scores.size_bytes + keypoints.size_bytes,
+        flops=heatmaps.count,
+        bytes_moved=heatmaps.size_bytes + boxes.size_bytes + scores.size_bytes + keypoints.size_bytes,
     )

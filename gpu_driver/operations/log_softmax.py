@@ -26,11 +26,11 @@ def log_softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
     at = op.axis("axis", len(dims))
     outer, axis, inner = math.prod(dims[:at]), dims[at], math.prod(dims[at + 1 :])
     common = source, output, float32(op.float_value("beta")), int32(axis)
-    types, work = (("T", c_type(output)),), (3 * output.count, 2 * output.size_bytes)
+    types, flops, moved = (("T", c_type(output)),), 3 * output.count, 2 * output.size_bytes
     if device.is_cpu and inner == 1:
         item_rows = per_item(outer, device, axis)
         kernel, sizes = Kernel("log_softmax.cl", "log_softmax_rows", types), (int32(outer), int32(item_rows))
-        return Launch(kernel, (*common, *sizes), (-(-outer // item_rows),), (1,), *work)
+        return Launch(kernel, (*common, *sizes), (-(-outer // item_rows),), (1,), flops=flops, bytes_moved=moved)
     global_size, local_size = linear(outer * inner, device)
     kernel, sizes = Kernel("log_softmax.cl", "log_softmax", types), (int32(inner), int32(outer * inner))
-    return Launch(kernel, (*common, *sizes), global_size, local_size, *work)
+    return Launch(kernel, (*common, *sizes), global_size, local_size, flops=flops, bytes_moved=moved)

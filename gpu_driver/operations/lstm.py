@@ -138,8 +138,8 @@ def _recurrent(
             Kernel("lstm.cl", kernel, (*typed_group(place.output, device), ("IN_STEPS", int(in_steps)))),
             (*memories, int_vector(*sizes), where, variant, clips),
             *size,
-            flops,
-            bytes_moved,
+            flops=flops,
+            bytes_moved=bytes_moved,
         )
 
     steps, group = place.steps.max_time, one_group_each(cell.batches, device)

@@ -36,8 +36,8 @@ def l2_normalization(op: BoundOperation, device: DeviceProfile) -> Launch:
         (source, output, int32(axis), int32(outer), int32(item_rows)),
         (-(-outer // item_rows),),
         (1,),
-        4 * output.count,
-        2 * output.size_bytes,
+        flops=4 * output.count,
+        bytes_moved=2 * output.size_bytes,
     )
 
 
@@ -80,6 +80,6 @@ def _launch(
         (source, output, *parameters, *(int32(size) for size in sizes)),
         global_size,
         local_size,
-        4 * output.count,
-        2 * output.size_bytes,
+        flops=4 * output.count,
+        bytes_moved=2 * output.size_bytes,
     )

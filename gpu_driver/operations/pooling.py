@@ -65,7 +65,7 @@ def pooling(op: BoundOperation, device: DeviceProfile) -> Launch:
         sizes = one_group_each(blocks * window.output_width * lines, device)
     else:
         sizes = rows(window.output_width * window.output_depth, lines, device)
-    launch = Launch(Kernel("pooling.cl", name, types), arguments, *sizes, output.count * taps, moved)
+    launch = Launch(Kernel("pooling.cl", name, types), arguments, *sizes, flops=output.count * taps, bytes_moved=moved)
     kernel = chain.step_kernel(output, device) if code in _STEPS else None
     return launch if kernel is None else replace(launch, steps=(_chain_step(launch, op, window, kernel),))
 

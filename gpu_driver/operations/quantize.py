@@ -37,8 +37,8 @@ def quantize(op: BoundOperation, device: DeviceProfile) -> Launch:
         Kernel("quantize.cl", "quantize", defines(device, T=c_type(source), Q=c_type(output))),
         (source, output, *parameters, *counts),
         *sizes,
-        output.count,
-        source.size_bytes + output.size_bytes,
+        flops=output.count,
+        bytes_moved=source.size_bytes + output.size_bytes,
     )
     return joinable(launch, chain.conversion_step(chain.Kind.QUANTIZE, source, output, device))
 
@@ -58,8 +58,8 @@ def dequantize(op: BoundOperation, device: DeviceProfile) -> Launch | Steps:
         Kernel("quantize.cl", "dequantize", defines(device, T=c_type(output), Q=c_type(source))),
         (source, output, float32(source.scale), int32(source.zero_point), *counts),
         *sizes,
-        output.count,
-        source.size_bytes + output.size_bytes,
+        flops=output.count,
+        bytes_moved=source.size_bytes + output.size_bytes,
     )
     return joinable(launch, chain.conversion_step(chain.Kind.DEQUANTIZE, source, output, device))
 
@@ -84,8 +84,8 @@ def _dequantize_per_channel(op: BoundOperation, quant: ChannelQuant, device: Dev
         (source, output, scales, int32(inner), int32(len(quant.scales)), int32(output.count)),
         global_size,
         local_size,
-        output.count,
-        source.size_bytes + output.size_bytes,
+        flops=output.count,
+        bytes_moved=source.size_bytes + output.size_bytes,
     )
 
 

@@ -29,8 +29,8 @@ def random_multinomial(op: BoundOperation, device: DeviceProfile) -> tuple[Launc
             Kernel("random_multinomial.cl", "sum_exponentials", defines),
             (logits, sums, int32(classes)),
             *one_group_each(batches, device),
-            logits.count,
-            logits.size_bytes,
+            flops=logits.count,
+            bytes_moved=logits.size_bytes,
         ),
         Launch(
             Kernel("random_multinomial.cl", "random_multinomial", defines),

@@ -59,8 +59,8 @@ def _launch(op: BoundOperation, device: DeviceProfile, geometry: Resize, kernel:
         (source, output, *tables, *(int32(size) for size in sizes)),
         global_size,
         local_size,
-        8 * output.count if op.code == OperationCode.RESIZE_BILINEAR else 0,
-        source.size_bytes + output.size_bytes,
+        flops=8 * output.count if op.code == OperationCode.RESIZE_BILINEAR else 0,
+        bytes_moved=source.size_bytes + output.size_bytes,
     )
     kernel_of_steps = chain.step_kernel(output, device)
     if kernel_of_steps is None:

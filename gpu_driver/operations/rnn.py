@@ -82,7 +82,7 @@ def _run(op: BoundOperation, cell: RnnCell, place: Place, device: DeviceProfile)
         flags = place.backward, bool(place.states)
         shape = int_vector(cell.num_units, units, cell.batches, steps, first, steps, *flags)
         kernel_of_file = Kernel("rnn.cl", kernel, (*typed_group(place.output, device), ("IN_STEPS", int(in_steps))))
-        return Launch(kernel_of_file, (*memories, shape, where, *bounds), *size, flops, bytes_moved)
+        return Launch(kernel_of_file, (*memories, shape, where, *bounds), *size, flops=flops, bytes_moved=bytes_moved)
 
     before = *products, *recurrent.launches, *bias.launches
     group = one_group_each(cell.batches, device)

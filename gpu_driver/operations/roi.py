@@ -50,8 +50,8 @@ def region_of_interest(op: BoundOperation, device: DeviceProfile) -> Launch:
             *complaints(op, "batch_index", f"must be in [0, {sizes.batches}), rois in order and inside the image"),
         ),
         *linear(output.count, device),
-        4 * output.count,
-        source.size_bytes + output.size_bytes,
+        flops=4 * output.count,
+        bytes_moved=source.size_bytes + output.size_bytes,
     )
 
 

@@ -38,7 +38,7 @@ def softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
     if inner > 1:
         global_size, local_size = linear(outer * inner, device)
         kernel, sizes = Kernel(file, "softmax", types), (int32(inner), int32(outer * inner))
-        return Launch(kernel, (*common, *sizes), global_size, local_size, 3 * output.count, moved)
+        return Launch(kernel, (*common, *sizes), global_size, local_size, flops=3 * output.count, bytes_moved=moved)
     group = group_size(device)
     item_rows = per_item(outer, device, axis)
     launch = Launch(
@@ -46,8 +46,8 @@ def softmax(op: BoundOperation, device: DeviceProfile) -> Launch:
         (*common, int32(outer), int32(item_rows)),
         (group * -(-outer // item_rows),),
         (group,),
-        3 * output.count,
-        moved,
+        flops=3 * output.count,
+        bytes_moved=moved,
     )
     return replace(launch, steps=(_chain_step(launch, op, (outer, axis), device),)) if device.builds_chains else launch
 

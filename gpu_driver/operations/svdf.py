@@ -37,8 +37,8 @@ def svdf(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, Launch]:
             Kernel("svdf.cl", "svdf_feature", types),
             (source, features, newest, *map(int32, (sizes.input_size, sizes.num_filters, item_filters))),
             *work_sizes(-(-sizes.num_filters // item_filters), device, sizes.batches),
-            2 * features.count * sizes.batches,
-            source.size_bytes + features.size_bytes,
+            flops=2 * features.count * sizes.batches,
+            bytes_moved=source.size_bytes + features.size_bytes,
         ),
         Launch(
             Kernel("svdf.cl", "svdf_time", types),
@@ -53,7 +53,7 @@ def svdf(op: BoundOperation, device: DeviceProfile) -> tuple[Launch, Launch]:
                 *bounds,
             ),
             *rows(sizes.num_units, sizes.batches, device),
-            2 * times.count * sizes.batches,
-            times.size_bytes + 2 * before.size_bytes + output.size_bytes,
+            flops=2 * times.count * sizes.batches,
+            bytes_moved=times.size_bytes + 2 * before.size_bytes + output.size_bytes,
         ),
     )

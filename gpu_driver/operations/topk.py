@@ -36,16 +36,23 @@ def topk(op: BoundOperation, device: DeviceProfile) -> Launch:
     if not device.is_cpu:
         global_size, local_size = rows(axis, outer, device)
         return Launch(
-            Kernel("topk.cl", "topk_rank", types), operands, global_size, local_size, axis * source.count, moved
+            Kernel("topk.cl", "topk_rank", types),
+            operands,
+            global_size,
+            local_size,
+            flops=axis * source.count,
+            bytes_moved=moved,
         )
     if k <= _FEW or (k <= _MANY and k * LANES <= axis):
         item_rows = per_item(outer, device, axis)
         kernel = Kernel("topk.cl", "topk_insert", types)
         arguments = *operands, int32(outer), int32(item_rows)
-        return Launch(kernel, arguments, (-(-outer // item_rows),), (1,), source.count, moved)
+        return Launch(kernel, arguments, (-(-outer // item_rows),), (1,), flops=source.count, bytes_moved=moved)
     item_rows = -(-outer // device.compute_units)
     items = -(-outer // item_rows)
     scratch = Scratch(items * 2 * axis * _SORTED_BYTES)
     kernel = Kernel("topk.cl", "topk_sort", types)
     flops = source.count * (LANES + _MERGED_FLOPS * axis.bit_length())
-    return Launch(kernel, (*operands, int32(outer), int32(item_rows), scratch), (items,), (1,), flops, moved)
+    return Launch(
+        kernel, (*operands, int32(outer), int32(item_rows), scratch), (items,), (1,), flops=flops, bytes_moved=moved
+    )

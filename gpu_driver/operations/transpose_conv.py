@@ -275,6 +275,6 @@ def _general(product: Product, g: TransposeConvolution, device: DeviceProfile) -
         ),
         global_size,
         local_size,
-        2 * source.count * (weights.count // g.input_depth),
-        source.size_bytes + weights.size_bytes + output.size_bytes,
+        flops=2 * source.count * (weights.count // g.input_depth),
+        bytes_moved=source.size_bytes + weights.size_bytes + output.size_bytes,
     )

@@ -184,7 +184,7 @@ def _naming(files: Sequence[str]) -> Iterator[None]:
 def _run_cases(
     session: Session, cases: Sequence[dict[str, Array]], files: Sequence[Sequence[str]]
 ) -> tuple[list[dict[str, Array]], list[int]]:
-    """Return outputs by name and the time of each run; states start at zero in every case."""
+    """Return outputs by name and the time of each run; every case begins with what the network keeps at first."""
     outputs = []
     times_ns = []
     for at in progress("running", len(cases)):

@@ -89,9 +89,9 @@ class Work:
 
 @dataclass(frozen=True)
 class OperationCost:
-    """Cost of a kind of operation: at each step (`dynamic_ns` where sizes are known at run time only), by element,
+    """Cost of a kind of operation: at each step, by element, by multiply-add.
 
-    by multiply-add.
+    `dynamic_ns`: at each step where sizes are known at run time only.
     """
 
     fixed_ns: float
@@ -116,9 +116,10 @@ class OperationCost:
 
 @dataclass(frozen=True)
 class CostFactors:
-    """How many times as much things cost on another device: a run, its arguments, their bytes, an operation (of sizes
+    """How many times as much things cost on another device.
 
-    known beforehand, or at run time), the elements it works on, its multiply-adds.
+    A run, its arguments, their bytes, an operation (of sizes known beforehand, or at run time), the elements it works
+    on, its multiply-adds.
     """
 
     run: float = 1.0

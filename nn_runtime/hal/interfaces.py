@@ -173,7 +173,10 @@ class IPreparedModel(Protocol):
         """Return a burst channel."""
 
     def close(self) -> None:
-        """Free what the prepared model holds on the device."""
+        """Free what the prepared model holds on the device.
+
+        Executions that run end as usual; later ones, which the runtime never asks for, raise INVALID_ARGUMENT.
+        """
 
 
 class IDevice(Protocol):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain forms of the HAL's execution variants, for drivers that have nothing better: fences waited for on the spot
+"""Plain forms of the HAL's execution variants, for drivers that have nothing better.
 
-or in a thread, bursts that execute as usual, times of a fenced execution that is already over.
+Fences waited for on the spot or in a thread, bursts that execute as usual, times of a fenced execution that is already
+over.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
 
 def wait_for_fences(wait_for: Sequence[int], deadline_ns: int | None) -> None:
-    """Wait until all sync fences have signalled; raises HalError: INVALID_ARGUMENT for an empty fence,
+    """Wait until all sync fences have signalled.
 
-    GENERAL_FAILURE for one that signals an error, MISSED_DEADLINE_TRANSIENT at the deadline.
+    Raises HalError: INVALID_ARGUMENT for an empty fence, GENERAL_FAILURE for one that signals an error,
+    MISSED_DEADLINE_TRANSIENT at the deadline.
     """
     if any(fence < 0 for fence in wait_for):
         raise HalError(ErrorStatus.INVALID_ARGUMENT, "a fence to wait for is empty")

@@ -153,8 +153,9 @@ class HostProcess:
         self._is_dead = self._is_closed = True
         if self.is_foreign:
             return
-        for channel in self._channels:
-            channel.shut_down()
+        with self._lists:
+            for channel in self._channels:
+                channel.shut_down()
         self._watcher.join(_EXIT_S)
         if self._watcher.is_alive():
             self._process.kill()
@@ -184,7 +185,7 @@ class HostProcess:
                 answer = channel.receive()
         except BadMessage as error:
             self._free.append(channel)
-            raise HalError(ErrorStatus.GENERAL_FAILURE, f"{self.entry}, {method}: bad message: {error}") from error
+            raise self._bad_message(method, error) from error
         except ChannelClosed as error:
             self._is_dead = True
             channel.close()
@@ -214,6 +215,8 @@ class HostProcess:
                 raise self._death() from error
             except HalError:  # the process refuses
                 raise
+            except BadMessage as error:
+                raise self._bad_message("open_channel", error) from error
             except OSError as error:
                 message = f"{self.entry}: no further channel: {error.strerror or error}"
                 raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, message) from error
@@ -251,6 +254,9 @@ class HostProcess:
         outcome, *rest = cast("tuple[Any, ...]", answer)
         if outcome != "ok":
             raise HalError(ErrorStatus.RESOURCE_EXHAUSTED_TRANSIENT, f"{self.entry}: no further channel: {rest[1]}")
+
+    def _bad_message(self, method: str, error: BadMessage) -> HalError:
+        return HalError(ErrorStatus.GENERAL_FAILURE, f"{self.entry}, {method}: bad message: {error}")
 
     def _death(self) -> HalError:
         _stay_if_ending()

@@ -92,18 +92,26 @@ class Tracer:
             )
 
     def write(self) -> None:
-        """Write the file; a process forked while it was traced writes one of its own."""
+        """Write the file; a process forked while it was traced writes one of its own, where it did anything."""
+        is_forked = os.getpid() != self._process
+        if is_forked and not self.events:
+            return
         layers = {event["tid"]: event["cat"] for event in list(self.events)}
         rows: list[TraceEvent] = [_metadata("process_name", 0, name=f"nn_runtime {os.getpid()}")]
         for row, layer in sorted(layers.items()):
             thread = row // ROWS_PER_THREAD
             rows.append(_metadata("thread_name", row, name=layer if thread == 1 else f"{layer}, thread {thread}"))
             rows.append(_metadata("thread_sort_index", row, sort_index=row))
-        path = self.path if os.getpid() == self._process else Path(f"{self.path}.{os.getpid()}")
+        path = Path(f"{self.path}.{os.getpid()}") if is_forked else self.path
         from nn_runtime.hal.files import result_file  # nothing that is only read needs it
 
         with result_file(path) as file:
             file.write(json.dumps({"traceEvents": [*rows, *self.events], "displayTimeUnit": "ns"}).encode())
+
+    def leave_to_parent(self) -> None:
+        """Forget, in a forked process, what the one before it writes."""
+        self.events, self._threads = [], {}
+        self._lock = threading.Lock()  # a thread that stayed behind may hold the other
 
     def _row(self, layer: str) -> int:
         identity = threading.get_ident()
@@ -169,4 +177,11 @@ def stop() -> None:
         _log.error("%s: the trace cannot be written: %s", tracer.path, error.strerror or error)
 
 
+def _after_fork() -> None:
+    if current is not None:
+        current.leave_to_parent()
+
+
 atexit.register(stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -84,9 +84,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Variant:
-    """One input list. `counts`: legal lengths (default: any cut of the optional tail). `repeated`: name of an input
+    """One input list.
 
-    that may occur any number of times in its place (CONCATENATION).
+    `counts`: legal lengths (default: any cut of the optional tail). `repeated`: name of an input that may occur any
+    number of times in its place (CONCATENATION).
     """
 
     inputs: tuple[Input, ...]

@@ -86,9 +86,10 @@ class TypedDevice(SampleDevice):
 
 
 class Accelerator(TypedDevice):
-    """A device for 8-bit data alone, as digital signal processors are: every tensor of an operation must be 8-bit,
+    """A device for 8-bit data alone, as digital signal processors are.
 
-    but for 32-bit biases, parameters, and the float side of QUANTIZE and DEQUANTIZE.
+    Every tensor of an operation must be 8-bit, but for 32-bit biases, parameters, and the float side of QUANTIZE and
+    DEQUANTIZE.
     """
 
     def _by_type(self, model: Model, operation: Operation, answer: OperationSupport) -> OperationSupport:
@@ -157,9 +158,9 @@ def devices() -> list[IDevice]:
 
 @dataclass(frozen=True)
 class Fake:
-    """A scripted device behind the interface of an older version: `device` is for the runtime, `sample` has script
+    """A scripted device behind the interface of an older version.
 
-    and record.
+    `device` is for the runtime, `sample` has script and record.
     """
 
     device: AdaptedDevice

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices for tests: `SampleDevice` computes by another device but takes only some operations and fails as told;
+"""Devices for tests.
 
-`NullDevice` computes nothing, for measuring the runtime's own time.
+`SampleDevice` computes by another device but takes only some operations and fails as told; `NullDevice` computes
+nothing, for measuring the runtime's own time.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -467,3 +467,20 @@ def test_temporaries_are_freed_after_their_last_use(monkeypatch: pytest.MonkeyPa
     data = np.arange(4, dtype=np.float32)
     _run(_prepare(Model(Subgraph(chain, steps, (0,), (5,)))), request([data], [np.empty_like(data)]))
     assert len(seen) == 5
+
+
+def test_an_execution_during_which_the_model_is_closed_ends_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prepared, output = _prepare(add_model()), np.empty((2, 2), np.float32)
+    execute = Frame.execute
+
+    def closing(frame: Frame, *arguments: Any) -> Any:
+        prepared.close()
+        return execute(frame, *arguments)
+
+    monkeypatch.setattr(Frame, "execute", closing)
+    _run(prepared, request([A, B], [output]))
+    assert output.tolist() == WANTED
+    assert prepared._idle == []
+    assert _failure(prepared, request([A, B], [output])).status == ErrorStatus.INVALID_ARGUMENT

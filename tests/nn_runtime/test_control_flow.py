@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IF and WHILE in plans: step lists, roles, runs (AOSP ControlFlowPartitioningTest, MemoryStepRoleTest,
+"""IF and WHILE in plans: step lists, roles, runs.
 
-TestControlFlow, TestFailingDriver, TestIntrospectionControl's control flow cases).
+AOSP ControlFlowPartitioningTest, MemoryStepRoleTest, TestControlFlow, TestFailingDriver, TestIntrospectionControl's
+control flow cases.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from nn_runtime.model import Model
 from nn_runtime.partition import MAX_INTERPRETED
 from nn_runtime.program import GotoStep, IfStep, WhileStep
 from nn_runtime.step import Step
+from nn_runtime.temporaries import host_bytes
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import (
     FLOAT,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nn_runtime.operand import Array
+    from nn_runtime.requests import Argument
 
 RELU, TANH, LOGISTIC, ADD, LESS = (
     OperationCode.RELU,
@@ -591,7 +594,14 @@ def test_an_omitted_output_is_the_result_of_a_loop_that_never_goes_round() -> No
     assert result == 3
 
 
-def test_an_omitted_result_of_a_loop_is_not_copied() -> None:
+def test_an_omitted_result_of_a_loop_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def reading(argument: Argument, code: int) -> Array:
+        read.append(code)
+        return host_bytes(argument, code)
+
+    monkeypatch.setattr(compound_run, "host_bytes", reading)
     compilation = Compilation(while_model(), [Device(SampleDevice("sample", {ADD})), reference_device()])
     compilation.finish()
     execution = Execution(compilation)
@@ -599,6 +609,7 @@ def test_an_omitted_result_of_a_loop_is_not_copied() -> None:
         execution.set_input(at, np.array([number], np.float32))
     execution.set_output(0, None)
     execution.compute()
+    assert set(read) == {OperandCode.TENSOR_BOOL8}  # of conditions
 
 
 def test_cost_mode_leaves_control_flow_whole() -> None:

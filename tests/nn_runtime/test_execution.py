@@ -287,6 +287,8 @@ def test_an_oem_scalar_has_the_length_that_is_given() -> None:
     execution.set_input(0, np.arange(24, dtype=np.uint8))
     execution.set_output(0, np.zeros(2, np.float32))
     execution.compute()
+    (location,) = (argument.location for argument in device.record.requests[-1].inputs)
+    assert location.length == 24
 
 
 def test_padding(compilation: Compilation) -> None:

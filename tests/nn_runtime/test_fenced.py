@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fenced executions: what they start with, wait for and tell (AOSP TestValidation fenced groups, TestExecution,
+"""Fenced executions: what they start with, wait for and tell.
 
-TestTrivialModel, TestIntrospectionControl TimingTest).
+AOSP TestValidation fenced groups, TestExecution, TestTrivialModel, TestIntrospectionControl TimingTest.
 """
 
 from __future__ import annotations
@@ -251,6 +251,33 @@ def test_a_failing_launch_waits_for_the_step_under_way() -> None:
         execution.start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
     assert len(devices[0].record.requests) == 1
     gate.close()
+
+
+@needs_descriptors
+def test_an_interrupted_launch_waits_for_the_step_under_way_and_leaves_no_descriptor() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    devices = [fenced_device("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    compilation = finished(chain_model([RELU, TANH]), devices, fallback=True)
+    assert compilation.plan is not None
+    compilation.plan.steps[1].prepared.execute_fenced = interrupt  # type: ignore[assignment, method-assign]
+
+    def compute(rounds: int) -> None:
+        for _ in range(rounds):
+            gate = Fence()
+            threading.Timer(0.01, gate.signal).start()
+            with pytest.raises(KeyboardInterrupt):
+                bound(compilation)[0].start_compute_with_dependencies([Event.from_sync_fence_fd(gate.fd)])
+            assert len(devices[0].record.requests) == 1
+            devices[0].record.requests.clear()  # they keep the memory of temporaries
+            gate.close()
+        join_threads()
+
+    compute(2)
+    before = open_descriptors()
+    compute(20)
+    assert open_descriptors() <= before + 5
 
 
 @needs_descriptors

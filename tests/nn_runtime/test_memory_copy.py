@@ -56,9 +56,9 @@ def test_data_survives_shared_device_device_shared() -> None:
     ("dims", "fits"), [((6, 4), True), ((0, 4), False), ((6, 0), False), ((), False), ((6, 1), False), ((4, 6), True)]
 )
 def test_what_may_be_copied_into_device_memory(source: str, dims: tuple[int, ...], fits: bool) -> None:
-    """From shared memory of 24 floats only into memory of known, fitting dimensions; from device memory [6, 4] into
+    """From shared memory of 24 floats only into memory of known, fitting dimensions.
 
-    any that they refine.
+    From device memory [6, 4] into any that they refine.
     """
     target = device_memory(dims)
     start = shared(24)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.codes import OEM_OPERATION, OperandCode, OperationCode
 from nn_runtime.device import Device
 from nn_runtime.devices import reference_device
 from nn_runtime.errors import BadData, BadState, UnexpectedNull
@@ -56,9 +56,15 @@ def test_null_arguments() -> None:
 
 def test_oem_types_are_accepted() -> None:
     model = Model()
-    model.add_operand(OperandType(OperandCode.TENSOR_OEM_BYTE, (2,)))
-    index = model.add_operand(OperandType(OperandCode.OEM_SCALAR))
-    model.set_operand_value(index, np.zeros(5, np.uint8))
+    source, result = (model.add_operand(OperandType(OperandCode.TENSOR_OEM_BYTE, (2,))) for _ in range(2))
+    scalar = model.add_operand(OperandType(OperandCode.OEM_SCALAR))
+    model.set_operand_value(scalar, np.arange(5, dtype=np.uint8))
+    model.add_operation(OEM_OPERATION, [source, scalar], [result])
+    model.identify_inputs_and_outputs([source], [result])
+    model.finish()
+    operands = model.hal.main.operands
+    assert [operand.type for operand in operands] == [OperandCode.TENSOR_OEM_BYTE] * 2 + [OperandCode.OEM_SCALAR]
+    assert np.array_equal(constant_array(model.hal, operands[scalar]), np.arange(5))
 
 
 def test_indexes_are_whole_numbers_of_any_kind() -> None:

@@ -89,6 +89,12 @@ def test_compile_checks_its_arguments(reference_device: Device) -> None:
         network.compile("cpu", partition="fastest")
     with pytest.raises(BadData, match="list of devices is empty"):
         network.compile([])
+    with pytest.raises(BadData, match="compile: the list of devices names nnapi-reference twice"):
+        network.compile([reference_device, reference_device])
+    with pytest.raises(BadData, match=r"compile: wanted devices such as those of nn_runtime\.devices\(\), got 3"):
+        network.compile(3)  # type: ignore[arg-type]
+    with pytest.raises(BadData, match="a selector of several devices is one string: 'opencl,cpu'"):
+        network.compile(["opencl", "cpu"])  # type: ignore[list-item]
     with pytest.raises(BadData, match="compile: dynamic_quantization: wanted a bool, got 'yes'"):
         network.compile("cpu", dynamic_quantization="yes")  # type: ignore[arg-type]
     with pytest.raises(BadData, match="compile: trial: wanted a bool, got 'no'"):

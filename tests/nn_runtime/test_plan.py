@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -282,6 +283,19 @@ def test_steps_prepared_before_one_that_fails_are_freed(monkeypatch: pytest.Monk
     assert closed == ["relu"]
 
 
+def test_steps_prepared_before_an_interrupt_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> SamplePreparedModel:
+        raise KeyboardInterrupt
+
+    closed: list[str] = []
+    monkeypatch.setattr(SamplePreparedModel, "close", lambda prepared: closed.append(prepared.device.name))
+    devices = [SampleDevice("relu", {RELU}), SampleDevice("tanh", {TANH})]
+    monkeypatch.setattr(devices[1], "prepare_model", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        finished(chain_model([RELU, TANH]), devices)
+    assert closed == ["relu"]
+
+
 def test_a_step_without_inputs_sends_the_whole_model_to_the_cpu() -> None:
     model = Model()
     constant, a, x, y = (model.add_operand(tensor(2)) for _ in range(4))
@@ -305,6 +319,16 @@ def test_a_failing_simple_plan_falls_back_as_a_whole() -> None:
     device.script.execute = None
     device.script.crash = ZeroDivisionError("oops")
     run(compilation, [numbers(2, 3)], [(2, 3)])
+
+
+def test_the_deadline_of_the_compilation_is_none_of_a_fallback_of_an_execution() -> None:
+    device = SampleDevice("failing")
+    compilation = finished(chain_model([RELU]), [device], fallback=True)
+    plan = plan_of(compilation)
+    plan.options = replace(plan.options, deadline_ns=1)
+    device.script.execute = ErrorStatus.GENERAL_FAILURE
+    (result,) = run(compilation, [numbers(2, 3)], [(2, 3)])
+    np.testing.assert_allclose(result, np.maximum(numbers(2, 3), 0))
 
 
 def test_a_strict_plan_returns_its_error() -> None:

@@ -433,6 +433,11 @@ def test_a_forked_child_does_not_wait_for_a_thread_that_stayed_behind() -> None:
                 session.run(data)
             except BadState as error:
                 print(error, flush=True)
+            try:
+                with session:
+                    raise KeyError("of the block")
+            except KeyError as error:
+                print(error, flush=True)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         free.set()
@@ -443,7 +448,7 @@ def test_a_forked_child_does_not_wait_for_a_thread_that_stayed_behind() -> None:
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
     """
-    assert run_script(code) == "session: another thread was using it as this process was forked\n"
+    assert run_script(code) == "session: another thread was using it as this process was forked\n'of the block'\n"
 
 
 def test_closed_session(doubling: Session) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HAL 1.2 (feature level 3): figures by operand type, dynamic shapes, timing, synchronous execution, bursts, caches,
+"""HAL 1.2 (feature level 3): dynamic shapes, timing, bursts, caches, vendor extensions, operations 38 to 94.
 
-vendor extensions, operations 38 to 94. Timing is in microseconds here.
+Also figures by operand type, and synchronous execution. Timing is in microseconds here.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from gpu_driver.device.device_memory import Accounts, DeviceBuffer, MemoryStats
 from gpu_driver.kernel import Packed
 from gpu_driver.launch import Launch
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode
+from nn_runtime.hal.memory import pages_of_zeros
 from nn_runtime.hal.types import ErrorStatus, HalError
 from tests.gpu_driver.drawn import inverted_residuals
 from tests.gpu_driver.graphs import Graph, request
@@ -50,9 +51,19 @@ def test_statistics_of_a_device(device: Device) -> None:
     assert list(statistics) == [
         "programs_built", "programs_loaded", "programs_shared", "programs_stored", "build_seconds", "load_seconds",
         "models_from_cache", "models_saved", "allocated_bytes", "peak_bytes", "written_bytes", "read_bytes",
+        "in_place_peak_bytes",
     ]  # fmt: skip
     assert statistics["programs_built"] + statistics["programs_loaded"] >= 1
     assert statistics["read_bytes"] == 4 * ROW_BYTES
+
+
+def test_host_memory_that_is_used_in_place_is_counted_apart(device: Device) -> None:
+    context = device.context()
+    data = pages_of_zeros(1 << 16)
+    buffer = context.in_place(data, is_written=True)
+    assert (buffer is not None) == bool(device.profile.uses_host_memory)
+    assert device.statistics()["in_place_peak_bytes"] == (0 if buffer is None else data.nbytes)
+    assert memory_of(device).peak_bytes == 0
 
 
 def test_equal_constants_are_kept_once(device: Device) -> None:

@@ -75,7 +75,7 @@ class Network:
 
 
 def curve(network: Network) -> int:
-    """X * tanh(x / 2 + 1)"""
+    """X * tanh(x / 2 + 1)."""
     half = network.pair(OperationCode.MUL, network.real, network.number(0.5, (1, 1)))
     return network.pair(
         OperationCode.MUL,
@@ -284,7 +284,7 @@ def test_a_number_may_have_no_more_dimensions_than_are_known(opencl_device: Devi
 
 
 def squared_difference(network: Network, dims: Dimensions) -> int:
-    """(x - y)^2"""
+    """(x - y)^2."""
     other = network.graph.input(dims, network.code, 2 * SCALE, 0)
     real = network.graph.temporary(dims)
     network.graph.operation(OperationCode.DEQUANTIZE, [other], real)

@@ -21,6 +21,7 @@ from nn_runtime.observe import trace
 from nn_runtime.observe.trace_summary import read_spans, summary, summary_of_kernels
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import chain_model, finished, numbers, run
+from tests.nn_runtime.hal.remote_driver import run_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,13 +190,35 @@ def test_several_steps_and_fenced_executions(tmp_path: Path) -> None:
     assert "[NN_LD_PE]b" in names
 
 
-def test_a_forked_process_leaves_its_parents_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_writes_what_it_did_itself_beside_its_parents_file(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    tracer = trace.Tracer(path)
-    tracer.add(trace.RUNTIME, "PE", "compute", 0, 1000)
-    monkeypatch.setattr(os, "getpid", lambda: 123456)
-    tracer.write()
-    assert [file.name for file in tmp_path.iterdir()] == ["trace.json.123456"]
+    code = f"""
+        import os
+        from pathlib import Path
+        from nn_runtime.observe import trace
+        tracer = trace.start(Path({str(path)!r}))
+        tracer.add(trace.RUNTIME, "PE", "of the parent", 0, 1000)
+        with tracer._lock:  # a thread that is not in the child
+            child = os.fork()
+        if child == 0:
+            tracer.add(trace.RUNTIME, "PE", "of the child", 2000, 3000)
+            trace.stop()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print(child)
+        idle = os.fork()
+        if idle == 0:
+            trace.stop()
+            os._exit(0)
+        assert os.waitpid(idle, 0)[1] == 0
+    """
+    own = tmp_path / f"trace.json.{int(run_script(code))}"
+    assert set(tmp_path.iterdir()) == {path, own}
+    assert {file: [span.detail for span in read_spans(file)] for file in (path, own)} == {
+        path: ["of the parent"],
+        own: ["of the child"],
+    }
 
 
 def test_nothing_is_traced_without_the_variable() -> None:

@@ -538,6 +538,26 @@ def test_a_process_that_was_interrupted_as_it_opened_a_channel_ends(
     assert device.service.starts == 2
 
 
+def test_an_answer_to_the_opening_of_a_channel_that_makes_no_sense_fails_the_call_alone(
+    device: RemoteDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = device.service.host()
+    receive = host._control.receive
+
+    def senseless() -> NoReturn:
+        receive()
+        raise remote_process.BadMessage("made up")
+
+    host._free.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(host._control, "receive", senseless)
+        with pytest.raises(HalError, match="open_channel: bad message: made up") as caught:
+            device.get_status()
+    assert caught.value.status == ErrorStatus.GENERAL_FAILURE
+    assert device.get_status() == DeviceStatus.AVAILABLE
+    assert device.service.starts == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "getsid"), reason="the system has no sessions")
 def test_what_a_terminal_sends_is_the_applications(device: RemoteDevice) -> None:
     pid = device.service.host().pid
