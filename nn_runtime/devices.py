@@ -20,6 +20,7 @@ import threading
 import types
 from typing import TYPE_CHECKING
 
+from nn_runtime import vlog
 from nn_runtime.answers import checked_unusable, name_of
 from nn_runtime.checks import check_kind, shown
 from nn_runtime.device import REFERENCE_NAME, RUNTIME_FEATURE_LEVEL, Device
@@ -28,7 +29,6 @@ from nn_runtime.failures import answered
 from nn_runtime.hal.interfaces import DeviceDescription, DiagnosingModule, Diagnosis, UnusableDevice
 from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.types import HalError
-from nn_runtime.observe import vlog
 from nn_runtime.value_classes import dataclass
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nn_runtime import extensions
+from nn_runtime import extensions, vlog
 from nn_runtime.checks import check_kind, copied_bytes, flag
 from nn_runtime.codes import OEM_OPERATION, OperandCode, is_extension_code, operation_name
 from nn_runtime.device import RUNTIME_FEATURE_LEVEL, Device, checked_devices
@@ -22,7 +22,7 @@ from nn_runtime.hal.validation import validate_model
 from nn_runtime.hal.versions.defaults import without_default_arguments
 from nn_runtime.memory import Memory
 from nn_runtime.numeric import whole, whole_numbers
-from nn_runtime.observe import graph_dump, trace, vlog
+from nn_runtime.observe import graph_dump, trace
 from nn_runtime.operand import (
     OperandType,
     check_channel_quant,

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from nn_runtime import vlog
 from nn_runtime.hal import fences
 from nn_runtime.hal.costs import HasCosts
 from nn_runtime.hal.interfaces import (
@@ -41,7 +42,6 @@ from nn_runtime.hal.interfaces import (
 from nn_runtime.hal.kinds import of_kind
 from nn_runtime.hal.remote_channel import BadMessage, Channel, ChannelClosed, attach_pool, connect
 from nn_runtime.hal.types import BufferToken, ErrorStatus, ExecutionResult, HalError, Timing
-from nn_runtime.observe import vlog
 from nn_runtime.operand import register_extension_type
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nn_runtime import vlog
 from nn_runtime.codes import OperationCode
-from nn_runtime.observe import vlog
 from nn_runtime.testing.sample_drivers import SampleDevice
 from tests.nn_runtime.graphs import chain_model, finished
 
@@ -78,7 +78,7 @@ def test_lines_are_written_once(setting: str, before: str, wanted: str) -> None:
     """With time and tag, unless the application takes them; nothing is set up where nothing is asked for."""
     code = f"""
         import logging
-        from nn_runtime.observe import vlog
+        from nn_runtime import vlog
         {before}
         for _ in range(2):
             vlog.read_tags()
