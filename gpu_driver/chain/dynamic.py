@@ -42,12 +42,12 @@ def dynamic_steps(
         Kind.MULTIPLY_BYTES,
         product.source,
         product.output,
-        product.residual,
-        product.geometry,
-        _constants(product, weights),
-        values,
-        product.flops,
-        product.bytes_moved - product.weights.size_bytes + weights.weights.nbytes,
+        residual=product.residual,
+        geometry=product.geometry,
+        constants=_constants(product, weights),
+        values=values,
+        flops=product.flops,
+        bytes_moved=product.bytes_moved - product.weights.size_bytes + weights.weights.nbytes,
     )
     by_rows = product.geometry.is_per_pixel and product.part_of is None
     return _of_rows(multiply, product.source) if by_rows else _of_images(multiply, product.source)
@@ -117,7 +117,7 @@ def _of_images(multiply: Step, source: BoundOperand) -> tuple[Step, ...]:
 def _first_step(kernel: Kernel, source: BoundOperand, kind: Kind, output: Scratch, geometry: SlidingWindow) -> Step:
     """Return a step that reads what a product reads, and has no constants."""
     moved = source.size_bytes + output.size_bytes
-    return Step(kernel, kind, source, output, None, geometry, (), {}, source.count, moved)
+    return Step(kernel, kind, source, output, geometry=geometry, flops=source.count, bytes_moved=moved)
 
 
 def _constants(product: Product, weights: BytesOfFloats) -> tuple[Array, ...]:

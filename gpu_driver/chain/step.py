@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field, replace
+from dataclasses import KW_ONLY, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_driver.chain.kinds import From, Function, Kind, Rescale
@@ -152,12 +152,13 @@ class Step:
     kind: Kind
     source: Memory
     output: Memory
-    residual: Memory | None
+    _: KW_ONLY
+    residual: Memory | None = None
     geometry: SlidingWindow
-    constants: tuple[Array, ...]
-    values: Mapping[str, int | float]
-    flops: int
-    bytes_moved: int
+    constants: tuple[Array, ...] = ()
+    values: Mapping[str, int | float] = field(default_factory=dict)
+    flops: int = 0
+    bytes_moved: int = 0
     operations: tuple[int, ...] = ()
     before: Step | None = None
     tile_pixels: int = TILE_PIXELS

@@ -331,12 +331,12 @@ def _step(
         kind,
         product.source,
         product.output,
-        product.residual,
-        product.geometry,
-        constants,
-        {**values, **bounds, **product.residual_values()},
-        product.flops,
-        product.bytes_moved,
+        residual=product.residual,
+        geometry=product.geometry,
+        constants=constants,
+        values={**values, **bounds, **product.residual_values()},
+        flops=product.flops,
+        bytes_moved=product.bytes_moved,
     )
     return Steps((step,))
 
@@ -351,12 +351,9 @@ def flip_signs(source: BoundOperand, output: BoundOperand, device: DeviceProfile
         chain.Kind.FLIP_SIGNS,
         source,
         output,
-        None,
-        chain.rows_of(rows, depth),
-        (),
-        {},
-        source.count,
-        source.size_bytes + output.size_bytes,
+        geometry=chain.rows_of(rows, depth),
+        flops=source.count,
+        bytes_moved=source.size_bytes + output.size_bytes,
     )
     return Steps((step,))
 

@@ -79,12 +79,10 @@ def _chain_step(launch: Launch, op: BoundOperation, window: SlidingWindow, kerne
         _STEPS[OperationCode(op.code)],
         source,
         output,
-        None,
-        window,
-        (),
-        {"low": low, "high": high},
-        launch.flops,
-        launch.bytes_moved,
+        geometry=window,
+        values={"low": low, "high": high},
+        flops=launch.flops,
+        bytes_moved=launch.bytes_moved,
     )
 
 

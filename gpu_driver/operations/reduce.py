@@ -125,12 +125,10 @@ def _greatest_step(launch: Launch, op: BoundOperation, device: DeviceProfile) ->
         chain.Kind.GREATEST,
         source,
         output,
-        None,
-        replace(line, input_height=outer, output_height=outer),
-        (),
-        {"low": -math.inf, "high": math.inf} if op.data_type in FLOAT_TYPES else _codes(output),
-        launch.flops,
-        launch.bytes_moved,
+        geometry=replace(line, input_height=outer, output_height=outer),
+        values={"low": -math.inf, "high": math.inf} if op.data_type in FLOAT_TYPES else _codes(output),
+        flops=launch.flops,
+        bytes_moved=launch.bytes_moved,
     )
 
 

@@ -79,16 +79,14 @@ def _chain_step(
         chain.Kind.BILINEAR if op.code == OperationCode.RESIZE_BILINEAR else chain.Kind.NEAREST,
         op.input("input"),
         op.outputs[0],
-        None,
-        replace(
+        geometry=replace(
             chain.rows_of(g.output_width, g.depth, g.batches),
             input_height=g.input_height,
             input_width=g.input_width,
             output_height=g.output_height,
         ),
-        tuple(tables),
-        {},
-        launch.flops,
-        launch.bytes_moved,
+        constants=tuple(tables),
+        flops=launch.flops,
+        bytes_moved=launch.bytes_moved,
         reads=chain.Reading(g.batches * pixels, g.depth, g.batches),
     )

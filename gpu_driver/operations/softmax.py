@@ -65,12 +65,11 @@ def _chain_step(launch: Launch, op: BoundOperation, sizes: tuple[int, int], devi
         chain.Kind.SOFTMAX,
         source,
         output,
-        None,
-        chain.rows_of(outer // batches, depth, batches),
-        () if tables is None else (tables.exponentials, tables.terms),
-        {"low": beta} if tables is None else {"zero_out": _offset(source)},
-        launch.flops,
-        launch.bytes_moved,
+        geometry=chain.rows_of(outer // batches, depth, batches),
+        constants=() if tables is None else (tables.exponentials, tables.terms),
+        values={"low": beta} if tables is None else {"zero_out": _offset(source)},
+        flops=launch.flops,
+        bytes_moved=launch.bytes_moved,
     )
 
 

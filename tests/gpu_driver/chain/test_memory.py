@@ -13,7 +13,13 @@ BYTES = SMALL_BYTES + 100
 
 
 def copied(source: Scratch, output: Scratch) -> Step:
-    return Step(Kernel("chain.cl", "chain"), Kind.COPY, source, output, None, rows_of(1, BYTES), (), {}, 0, 0)
+    return Step(
+        Kernel("chain.cl", "chain"),
+        Kind.COPY,
+        source,
+        output,
+        geometry=rows_of(1, BYTES),
+    )
 
 
 def test_a_memory_takes_the_place_of_all_that_lay_there_last() -> None:
