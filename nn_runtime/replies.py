@@ -73,7 +73,7 @@ def started_fenced(
     if fence is None or of_kind(int, fence, f"{what}: the fence") < 0:
         return None, callback
     try:
-        fences.close(fences.duplicate(fence))
+        fences.check(fence)
     except BadData as error:
         raise HalError(ErrorStatus.GENERAL_FAILURE, f"{what}: {error}") from error
     return fence, callback

@@ -80,21 +80,33 @@ def fail(fd: int) -> None:
         os.eventfd_write(fd, _FAILED_COUNT)
 
 
-def duplicate(fd: int) -> int:
-    """Return another descriptor of the same fence; raises BadData for what is none, ResourceExhausted for too many."""
+def check(fd: int) -> None:
+    """Raise BadData for what is no open descriptor, or one of a file, which never signals."""
+    mode = 0
     try:
         if _SOCKETS_ARE_FILES:
             mode = os.fstat(fd).st_mode
-            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-                raise BadData(f"sync fence: {fd} is a file, which never signals")
+        else:
+            socket.socket(fileno=fd).detach()
+    except (OSError, OverflowError) as error:
+        raise BadData(f"sync fence: {fd} is no open descriptor: {error}") from error
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        raise BadData(f"sync fence: {fd} is a file, which never signals")
+
+
+def duplicate(fd: int) -> int:
+    """Return another descriptor of the same fence; raises BadData for what is none, ResourceExhausted for too many."""
+    check(fd)
+    try:
+        if _SOCKETS_ARE_FILES:
             return os.dup(fd)
         original = socket.socket(fileno=fd)
         try:
             return original.dup().detach()
         finally:
             original.detach()
-    except (OSError, OverflowError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
             raise ResourceExhausted(f"sync fence: no descriptor for another of {fd}: {error.strerror}") from error
         raise BadData(f"sync fence: {fd} is no open descriptor: {error}") from error
 
