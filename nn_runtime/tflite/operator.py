@@ -152,6 +152,13 @@ class Operator(OperatorInputs):
         if tensor.is_variable:
             self._variables.assign(index, value)
 
+    def first_result(self, value: Value) -> None:
+        """Make a constant that LiteRT computes once the output; a variable tensor has it before the first run alone."""
+        if self.output_tensor().is_variable:
+            self._variables.begin(self._operator.outputs[0], value)
+        else:
+            self.result(value)
+
     def empty_result(self, shape: Dimensions, position: int = 0) -> None:
         """Make the output one without elements: a constant, which few operators may read."""
         wanted = self.prototype(position)
