@@ -18,12 +18,13 @@ from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant,
 from nn_runtime.tflite.variables import resource_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
 
     from nn_runtime.operand import Array
     from nn_runtime.tflite.graph_builder import GraphBuilder
+    from nn_runtime.tflite.terms import Term
     from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph, TfliteTensor
     from nn_runtime.tflite.variables import Resource, Variables
 
@@ -31,6 +32,7 @@ _MAX_FILLED = 1 << 24
 _MAX_INDICES = 1 << 20
 _SIGNED_BYTES = frozenset({OperandCode.TENSOR_QUANT8_ASYMM_SIGNED, OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL})
 _GREATEST_MULTIPLE_EXPONENT = 6
+_INTEGERS = Value(OperandCode.TENSOR_INT32)
 
 
 class Subgraphs(Protocol):
@@ -39,8 +41,8 @@ class Subgraphs(Protocol):
     def of_file(self, subgraph_index: int) -> TfliteSubgraph:
         """Return a subgraph as the file has it."""
 
-    def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
-        """Convert a subgraph for given arguments; raises BadData."""
+    def refer(self, subgraph_index: int, arguments: Sequence[Value], same: Collection[int]) -> ReferencedModel:
+        """Convert a subgraph for given arguments, some of which are the same in all calls; raises BadData."""
 
     def rounds(self, condition: int, body: int, arguments: Sequence[Value]) -> int | None:
         """Return how often a WHILE goes round, None where that is not known."""
@@ -133,14 +135,36 @@ class Operator(OperatorInputs):
         self._builder.budget.operators -= steps * operations
         return steps
 
-    def refer(self, option: str, arguments: Sequence[Value]) -> Value:
-        """Return the subgraph that an option names, converted for these arguments, as an operand."""
-        return Value(OperandCode.MODEL, (), referenced=self._subgraphs.refer(self.option(option), arguments))
+    def refer(self, option: str, arguments: Sequence[Value], same: Collection[int]) -> Value:
+        """Return the subgraph that an option names, converted for these arguments, as an operand.
+
+        same: numbers of arguments that all calls are given alike; what is known of these the subgraph knows, too.
+        """
+        return Value(OperandCode.MODEL, (), referenced=self._subgraphs.refer(self.option(option), arguments, same))
 
     def intermediate(self, position: int) -> TfliteTensor | None:
         """Return what the file says of an intermediate tensor, None where it lists none."""
         indices = self._operator.intermediates
         return self._tensors[indices[position]] if position < len(indices) and indices[position] >= 0 else None
+
+    def output_value(self) -> Value:
+        """Return what was made the first output."""
+        return self._values[self._operator.outputs[0]]
+
+    def keep_terms(self, terms: Sequence[Term]) -> None:
+        """Take down what is known of the first output's integers, which the run computes."""
+        self._builder.terms.keep(self.output_value(), terms)
+
+    def term(self, term: Term) -> Value:
+        """Return an integer that the run computes, as a vector of one element."""
+        if term.source is None:
+            return int32_vector([term.number])
+        flat = self.reshape(term.source, (-1,))
+        if math.prod(term.source.shape or ()) > 1:
+            flat = self.emit(OperationCode.SLICE, [flat, int32_vector([term.element]), int32_vector([1])], _INTEGERS)
+        if not term.number:
+            return flat
+        return self.emit(OperationCode.ADD, [flat, int32_vector([term.number]), int32(FuseCode.NONE)], _INTEGERS)
 
     def result(self, value: Value, position: int = 0) -> None:
         """Make a value the operator's output, and a variable tensor's next value where that is one."""
