@@ -16,6 +16,7 @@ POSITIVE = constant(np.linspace(0.1, 3, 10).reshape(2, 5))
 UNARY = ("ABS", "NEG", "EXP", "SIN", "COS", "FLOOR", "CEIL", "SQUARE")
 BUCKETS = "BucketizeOptions"
 GRID = np.linspace(0.01, 1, 40, dtype=np.float32)
+LARGE = constant(np.array([32767, -32768, 20000, -20000, 9000, 5, 0, -1, 12345], np.int16))
 COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
 
 CASES = [
@@ -31,6 +32,11 @@ CASES = [
         Case("ADD", [kind(2, 9), kind(9)], [kind(2, 9)], "AddOptions", {"FusedActivationFunction": fused}, name=name)
         for fused, name in ((TANH, "TANH"), (SIGN_BIT, "SIGN_BIT"), (6, "unknown"))
         for kind in (real, int32, lambda *shape: uint8(0.1, 128, *shape))
+    ),
+    *(
+        Case(code, [Tensor(TensorType.INT16, (2, 9)), LARGE], [Tensor(TensorType.INT16, (2, 9))], options, values)
+        for code, options in (("ADD", "AddOptions"), ("MUL", "MulOptions"))
+        for values in ({}, {"FusedActivationFunction": RELU})
     ),
     Case("DIV", [int32(2, 3), constant([2, -3, 1])], [int32(2, 3)], "DivOptions", {"FusedActivationFunction": RELU6}),
     Case("ADD_N", [real(2, 5), real(2, 5), real(2, 5)], [real(2, 5)], "AddNOptions"),
