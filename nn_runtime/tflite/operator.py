@@ -14,6 +14,7 @@ from nn_runtime.operand import Dimensions, dtype_of
 from nn_runtime.quantization import fixed_point_multiplier
 from nn_runtime.tflite.booleans import as_booleans, as_integers, booleans_of, reshaped
 from nn_runtime.tflite.operator_inputs import OperatorInputs
+from nn_runtime.tflite.saturation import exceeded
 from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, int32, int32_vector, real, tensor_value
 from nn_runtime.tflite.variables import resource_of
 
@@ -169,6 +170,8 @@ class Operator(OperatorInputs):
     def result(self, value: Value, position: int = 0) -> None:
         """Make a value the operator's output, and a variable tensor's next value where that is one."""
         tensor = self.output_tensor(position)
+        if tensor.bounds is not None and value.data is None:
+            value = self._saturated(value, tensor)
         if tensor.shape == () and value.shape == (1,):
             value = self._as_scalar(value)
         index = self._operator.outputs[position]
@@ -187,6 +190,13 @@ class Operator(OperatorInputs):
         """Make the output one without elements: a constant, which few operators may read."""
         wanted = self.prototype(position)
         self.result(replace(wanted, shape=shape, data=np.empty(shape, dtype_of(wanted.type))), position)
+
+    def _saturated(self, value: Value, tensor: TfliteTensor) -> Value:
+        """Return real numbers that stand for 16-bit integers within the bounds of these."""
+        for code, bound in zip((OperationCode.MAXIMUM, OperationCode.MINIMUM), exceeded(self, tensor), strict=True):
+            if math.isfinite(bound):
+                value = self.emit(code, [value, constant(np.full(1, bound, np.float32))], value)
+        return value
 
     def _as_scalar(self, value: Value) -> Value:
         """Return the same operand as a tensor of rank 0."""
