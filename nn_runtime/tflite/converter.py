@@ -141,8 +141,16 @@ class _Graph:
             value = self.values.get(index)
             if value is None:
                 value = tensor_value(self.subgraph.tensors[index])
+            if 0 in (shape := value.shape or ()):
+                raise BadData(f"{self._maker(index)}: an empty result of shape {list(shape)} is not supported")
             found[index] = self.values[index] = self.own(value, [*sources, *found.values()])
         return found
+
+    def _maker(self, index: int) -> str:
+        """Return what a message calls an output by: the operator that makes it, or a constant tensor."""
+        made_by = (operator for operator in self.subgraph.operators if index in operator.outputs)
+        named = next((f"operator {operator.index} {operator.name}" for operator in made_by), None)
+        return self._where + (named or f"output {quoted(self.subgraph.tensors[index].name)}, a constant")
 
     def own(self, value: Value, others: Sequence[Value]) -> Value:
         """Return a value that may be an output: written by an operation, and none of the others."""
