@@ -199,7 +199,8 @@ CASES = [
     Case("LOG_SOFTMAX", [real(2, 9)], [real(2, 9)], "LogSoftmaxOptions"),
     Case("LOG_SOFTMAX", [int8(0.1, 3, 2, 9)], [int8(16 / 256, 127, 2, 9)], "LogSoftmaxOptions", steps=1),
     Case("L2_NORMALIZATION", [real(2, 3, 9)], [real(2, 3, 9)], "L2NormOptions"),
-    Case("L2_NORMALIZATION", [int8(0.1, 3, 2, 9)], [int8(1 / 128, 0, 2, 9)], "L2NormOptions", steps=1),
+    Case("L2_NORMALIZATION", [int8(0.1, 3, 200, 9)], [int8(1 / 128, 0, 200, 9)], "L2NormOptions"),
+    Case("L2_NORMALIZATION", [uint8(0.1, 3, 300, 3)], [uint8(1 / 128, 128, 300, 3)], "L2NormOptions"),
     Case(
         "LOCAL_RESPONSE_NORMALIZATION",
         [real(1, 2, 3, 9)],
