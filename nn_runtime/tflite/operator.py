@@ -401,12 +401,13 @@ class Operator(OperatorInputs):
         """Make a transform the operator's output."""
         self._spectra[self._operator.outputs[0]] = spectrum
 
-    def variable(self, position: int, name: str, shape: Dimensions) -> Value:
-        """Return the current value of a variable tensor, which gets this shape at its first use."""
+    def variable(self, position: int, name: str, shape: Dimensions, least_scale: float = 0.0) -> Value:
+        """Return the current value of a variable tensor, which gets this shape and scale at its first use."""
         index = self._operator.inputs[position] if position < self.input_count else -1
         if index < 0 or not self._tensors[index].is_variable:
             self.fail(f"{name} (input {position}) must be a variable tensor")
-        return self._variables.tensor(index, tensor_value(self._tensors[index], shape))
+        fresh = tensor_value(self._tensors[index], shape)
+        return self._variables.tensor(index, replace(fresh, scale=max(fresh.scale, least_scale)))
 
     def set_variable(self, position: int, value: Value) -> None:
         """Give a variable tensor its next value."""
