@@ -30,6 +30,13 @@ who computes them; `nnrt graph FILE` shows them.
 NNAPI has no integers of 64 bits: inputs, outputs and constants of INT64 are computed in 32, so that what does
 not fit is refused where it is given, and wraps where it is computed. INT16 and UINT16 without a scale are computed
 in 32 bits, too.
+
+Files with 16-bit activations and 8-bit weights (16x8) are computed in real numbers, within steps of LiteRT's kernels;
+their inputs and outputs stay the file's. What leaves the range of a tensor, as numbers do that are greater than those
+of the calibration, becomes its least or greatest number as in LiteRT, but for results of convolutions, which keep the
+real numbers.
+
+Of boxes with equal scores NON_MAX_SUPPRESSION_V4 and V5 take the first; LiteRT may take others.
 """
 AT_IMPORT = "at import"
 NO_OPERATORS = frozenset({"CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"})

@@ -13,6 +13,7 @@ from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.operations.normalization import L2_EPSILON, L2_OUTPUT_SCALE
 from nn_runtime.quantization import (
     inverse_sqrt_multipliers,
+    multiply_rounding_once,
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
 )
@@ -40,8 +41,12 @@ def _l2_quantized(values: Array, axis: int, zero_point: int, output_zero_point: 
     centred = values.astype(np.int64) - zero_point
     sums = np.minimum(np.square(centred).sum(axis=axis, keepdims=True), _INT32_MAX)
     mantissas, shifts = inverse_sqrt_multipliers(sums)
-    ones = saturating_rounding_doubling_high_mul(centred * round(1 / L2_OUTPUT_SCALE), mantissas)
-    results = rounding_divide_by_pot(ones, shifts) + output_zero_point
+    units = centred * round(1 / L2_OUTPUT_SCALE)
+    if values.dtype == np.int8:  # which LiteRT rounds once
+        results = multiply_rounding_once(units, mantissas, -shifts)
+    else:
+        results = rounding_divide_by_pot(saturating_rounding_doubling_high_mul(units, mantissas), shifts)
+    results += output_zero_point
     info = np.iinfo(values.dtype)
     normalized: Array = results.clip(info.min, info.max).astype(values.dtype)
     return normalized

@@ -2,7 +2,7 @@
 // quant.h: fixed-point multiplication of 32-bit integers by a real number, as gemmlowp and TFLite's reference kernels do it.
 // The real number is multiplier * 2^(shift - 31), 2^30 <= multiplier < 2^31 or multiplier = 0 (quantization.py computes the pair).
 // Functions ending in 16 do the same to sixteen values; they read vectors as little-endian.
-// Source   gemmlowp/fixedpoint.h, the rounding twice form ("double rounding"); once: LiteRT's FULLY_CONNECTED.
+// Source   gemmlowp/fixedpoint.h, the rounding twice form ("double rounding"); once: LiteRT's FULLY_CONNECTED, and L2_NORMALIZATION of INT8.
 
 // round(a * b / 2^31), ties towards plus infinity; b >= 0.
 // gemmlowp adds 2^30 or 1 - 2^30 and divides towards zero, which is this shift.

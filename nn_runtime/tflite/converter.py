@@ -6,7 +6,7 @@ An operator that nothing converts, or that NNAPI cannot express, is a BadData th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,7 +25,8 @@ from nn_runtime.tflite.model_builder import Budget
 from nn_runtime.tflite.operator import Operator
 from nn_runtime.tflite.operators import conversion_of, converted_operators, kind_of
 from nn_runtime.tflite.sixteen_bit import with_real_numbers
-from nn_runtime.tflite.tensor_reader import quoted
+from nn_runtime.tflite.tensor_reader import MAX_RANK, quoted
+from nn_runtime.tflite.term_rules import note_terms
 from nn_runtime.tflite.types import TensorType, TfliteSignature
 from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, int32_vector, tensor_value
 from nn_runtime.tflite.variables import Variables
@@ -39,7 +40,7 @@ _MOST_NAMED = 20
 """Of the operators of a file that nothing is known of."""
 _MAX_EXPANSION = 256
 _Call: TypeAlias = tuple[object, ...]
-"""A subgraph's index, and type, shape and quantisation of each argument."""
+"""A subgraph's index, type, shape and quantisation of each argument, and number and value of those that it knows."""
 Shapes: TypeAlias = Mapping[str | int, Sequence[int]]
 """Shapes of inputs by tensor name, signature name or position."""
 
@@ -140,8 +141,16 @@ class _Graph:
             value = self.values.get(index)
             if value is None:
                 value = tensor_value(self.subgraph.tensors[index])
+            if 0 in (shape := value.shape or ()):
+                raise BadData(f"{self._maker(index)}: an empty result of shape {list(shape)} is not supported")
             found[index] = self.values[index] = self.own(value, [*sources, *found.values()])
         return found
+
+    def _maker(self, index: int) -> str:
+        """Return what a message calls an output by: the operator that makes it, or a constant tensor."""
+        made_by = (operator for operator in self.subgraph.operators if index in operator.outputs)
+        named = next((f"operator {operator.index} {operator.name}" for operator in made_by), None)
+        return self._where + (named or f"output {quoted(self.subgraph.tensors[index].name)}, a constant")
 
     def own(self, value: Value, others: Sequence[Value]) -> Value:
         """Return a value that may be an output: written by an operation, and none of the others."""
@@ -153,11 +162,13 @@ class _Graph:
         """Return a subgraph as the file has it."""
         return self._model.subgraphs[subgraph_index]
 
-    def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
-        """Convert a subgraph that IF or WHILE calls with these arguments."""
-        call = (subgraph_index, *((value.type, value.shape, value.scale, value.zero_point) for value in arguments))
+    def refer(self, subgraph_index: int, arguments: Sequence[Value], same: Collection[int]) -> ReferencedModel:
+        """Convert a subgraph that IF or WHILE calls with these arguments, some of which are the same in all calls."""
+        known = {at: numbers for at in same if (numbers := _few_integers(arguments[at])) is not None}
+        kinds = ((value.type, value.shape, value.scale, value.zero_point) for value in arguments)
+        call = (subgraph_index, *kinds, *known.items())
         if call not in self._referenced:
-            self._referenced[call] = self._converted(subgraph_index, arguments)
+            self._referenced[call] = self._converted(subgraph_index, arguments, known=known)
         found = self._referenced[call]
         self._expand(found.expansion)
         return found
@@ -268,13 +279,21 @@ class _Graph:
         return subgraph
 
     def _converted(
-        self, subgraph_index: int, arguments: Sequence[Value], unread: Sequence[Value] = ()
+        self,
+        subgraph_index: int,
+        arguments: Sequence[Value],
+        unread: Sequence[Value] = (),
+        known: Collection[int] = (),
     ) -> ReferencedModel:
-        """Return the model of a subgraph for these arguments; it may have other inputs before them."""
+        """Return the model of a subgraph for these arguments; it may have other inputs before them.
+
+        known: numbers of arguments whose values it need not read.
+        """
         subgraph = self._called(subgraph_index, arguments)
         sources = [replace(argument, data=None) for argument in arguments]
         unread = [replace(value, data=None) for value in unread]
-        inner = _Graph(self._model, subgraph_index, dict(zip(subgraph.inputs, sources, strict=True)), self)
+        values = [arguments[at] if at in known else source for at, source in enumerate(sources)]
+        inner = _Graph(self._model, subgraph_index, dict(zip(subgraph.inputs, values, strict=True)), self)
         inner.convert_operators()
         inner.check_no_variables()
         found = inner.outputs(subgraph.outputs, sources)
@@ -304,6 +323,13 @@ def _number(value: Value) -> int | bool | None:
     return number
 
 
+def _few_integers(value: Value) -> tuple[int, ...] | None:
+    """Return known integers, of which there are as few as a tensor has dimensions, None for anything else."""
+    if value.data is None or value.type != OperandCode.TENSOR_INT32 or value.data.size > MAX_RANK:
+        return None
+    return tuple(int(number) for number in value.data.reshape(-1))
+
+
 def _is_unknown(operator: TfliteOperator) -> bool:
     code = operator.code if operator.custom_code is None else operator.custom_code
     return conversion_of(code) is None and operator.code not in FOLDED_KINDS
@@ -325,6 +351,7 @@ def _convert_operator(op: Operator) -> None:
     if conversion is None:
         op.fail("no NNAPI operation, nor a composition of some, is known for it")
     conversion(op)
+    note_terms(op)
 
 
 def _signature(model: TfliteModel, subgraph_index: int) -> TfliteSignature:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.operand import Array, Dimensions
     from nn_runtime.tflite.operator import Operator
+    from nn_runtime.tflite.terms import Term
 
 Fold: TypeAlias = "Callable[[Operator], Array | list[Array]]"
 """A list where the operator has several outputs."""
@@ -106,15 +107,25 @@ def part_count(op: Operator) -> int:
     return count
 
 
+class Computed(NamedTuple):
+    """Where the run says that an axis begins: the place, how far behind it the end is (0: one element), the stride."""
+
+    begin: Term
+    reach: int
+    stride: int
+
+
 class Slices(NamedTuple):
     """What a STRIDED_SLICE takes: begin, end, stride of every axis, the axes it drops, and where it puts new ones.
 
     Begins and ends count from the front; an end of -1 is past it. `new`: places in the result, in rising order.
+    `computed`: of axes from which the run takes the elements first; the places are those in what it took.
     """
 
     places: list[tuple[int, int, int]]
     dropped: set[int]
     new: list[int]
+    computed: dict[int, Computed]
 
     def result_shape(self, taken: Sequence[int]) -> list[int]:
         """Return the shape of the result of what was taken along every axis."""
@@ -126,8 +137,7 @@ class Slices(NamedTuple):
 
 def strided_slices(op: Operator, shape: Dimensions) -> Slices:
     """Return what a STRIDED_SLICE takes of a shape."""
-    names = ("begin", "end", "strides")
-    begins, ends, strides = (op.by_dimension(position, name) for position, name in enumerate(names, start=1))
+    begins, ends, strides = op.terms(1, "begin"), op.terms(2, "end"), op.by_dimension(3, "strides")
     ellipses, news, shrinks = (_marked(op, name) for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask"))
     given = range(len(begins))
     own = [entry for entry in given if entry not in ellipses and entry not in news]
@@ -138,7 +148,7 @@ def strided_slices(op: Operator, shape: Dimensions) -> Slices:
         op.fail(f"one ellipsis is supported at most, got {len(ellipses & set(given))}")
     if 0 in strides:
         op.fail(f"strides must not be 0, got {strides}")
-    found = Slices([(0, size, 1) for size in shape], set(), [])
+    found = Slices([(0, size, 1) for size in shape], set(), [], {})
     axis = 0
     for entry in given:
         if entry in ellipses:
@@ -147,16 +157,43 @@ def strided_slices(op: Operator, shape: Dimensions) -> Slices:
             found.new.append(axis - len(found.dropped) + len(found.new))
         else:
             first = None if op.option("begin_mask") >> entry & 1 else begins[entry]
-            last = None if op.option("end_mask") >> entry & 1 else ends[entry]
-            start, end, stride = slice(first, last, strides[entry]).indices(shape[axis])
-            if op.option("offset") and last is not None:  # the end counts from where the slice begins
-                end = max(-1, min(start + ends[entry], shape[axis]))
-            found.places[axis] = (start, end, stride)
+            last = None if entry in shrinks or op.option("end_mask") >> entry & 1 else ends[entry]
+            if first is not None and first.source is not None:
+                reach = 0 if entry in shrinks else _reach(op, first, last, strides[entry], shape[axis])
+                found.computed[axis] = Computed(first, reach, strides[entry])
+                found.places[axis] = (0, len(range(0, reach, strides[entry])), 1)
+            else:
+                found.places[axis] = _place(op, first, last, strides[entry], shape[axis])
             if entry in shrinks:
+                start = found.places[axis][0]
                 found.places[axis] = (start, start + 1, 1)
                 found.dropped.add(axis)
             axis += 1
     return found
+
+
+def _reach(op: Operator, begin: Term, end: Term | None, stride: int, size: int) -> int:
+    """Return how far behind a begin that the run computes the end of a slice is."""
+    if end is None or (op.option("offset") and end.source is not None):
+        op.fail("end (input 2) must be given, and a constant as an offset, where the run computes begin (input 1)")
+    is_as_much_more = (begin.source, begin.element) == (end.source, end.element)
+    if not is_as_much_more and not op.option("offset"):
+        op.fail("end (input 2) must be as much more than begin (input 1) in every run, where the run computes both")
+    reach = end.number if op.option("offset") else end.number - begin.number
+    if stride < 0 or not 0 < reach <= size:
+        op.fail(f"from where the run says 1 to {size} elements must be taken, forwards, got {reach} by {stride}")
+    return reach
+
+
+def _place(op: Operator, first: Term | None, last: Term | None, stride: int, size: int) -> tuple[int, int, int]:
+    """Return begin, end and stride of an axis, counted from the front."""
+    if last is not None and last.source is not None:
+        op.fail("end (input 2) must be a constant where the run does not compute begin")
+    begin, end = (None if bound is None else bound.number for bound in (first, last))
+    start, stop, _ = slice(begin, end, stride).indices(size)
+    if op.option("offset") and end is not None:  # the end counts from where the slice begins
+        stop = max(-1, min(start + end, size))
+    return start, stop, stride
 
 
 def _marked(op: Operator, name: str) -> set[int]:

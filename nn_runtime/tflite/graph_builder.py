@@ -10,6 +10,7 @@ from nn_runtime.codes import OperationCode
 from nn_runtime.tflite import ranks
 from nn_runtime.tflite.list_items import Items, Lists
 from nn_runtime.tflite.model_builder import Budget, ModelBuilder
+from nn_runtime.tflite.terms import Terms
 from nn_runtime.tflite.values import int32, int32_vector
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class GraphBuilder(ModelBuilder):
         """Start with an empty model."""
         super().__init__(budget)
         self.lists = Lists()
+        self.terms = Terms()
         self.has_weights_of_bytes = False
         """Whether real numbers are multiplied with weights of 8 bits somewhere: "dynamic range quantisation"."""
         self._repeated: dict[tuple[int, Dimensions | None, Dimensions], Value] = {}

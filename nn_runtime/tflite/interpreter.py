@@ -359,9 +359,12 @@ class _Runner:
                 np.copyto(self._arrays[info.index], result)
 
     def reset_variables(self) -> None:
-        """Set variables to what they are at first."""
+        """Set variables to what they are at first, but real variable tensors to 0, as LiteRT does."""
         if self._session is not None:
             self._session.reset_variables()
+            for kept in self._session.variables.values():
+                if kept.dtype.kind == "f":
+                    kept[...] = 0
 
     def close(self) -> None:
         """Drop the session and the arrays."""

@@ -14,16 +14,18 @@ from nn_runtime.operand import Dimensions, dtype_of
 from nn_runtime.quantization import fixed_point_multiplier
 from nn_runtime.tflite.booleans import as_booleans, as_integers, booleans_of, reshaped
 from nn_runtime.tflite.operator_inputs import OperatorInputs
+from nn_runtime.tflite.saturation import exceeded
 from nn_runtime.tflite.values import ReferencedModel, Spectrum, Value, constant, int32, int32_vector, real, tensor_value
 from nn_runtime.tflite.variables import resource_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
 
     from nn_runtime.operand import Array
     from nn_runtime.tflite.graph_builder import GraphBuilder
+    from nn_runtime.tflite.terms import Term
     from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph, TfliteTensor
     from nn_runtime.tflite.variables import Resource, Variables
 
@@ -31,6 +33,7 @@ _MAX_FILLED = 1 << 24
 _MAX_INDICES = 1 << 20
 _SIGNED_BYTES = frozenset({OperandCode.TENSOR_QUANT8_ASYMM_SIGNED, OperandCode.TENSOR_QUANT8_SYMM_PER_CHANNEL})
 _GREATEST_MULTIPLE_EXPONENT = 6
+_INTEGERS = Value(OperandCode.TENSOR_INT32)
 
 
 class Subgraphs(Protocol):
@@ -39,8 +42,8 @@ class Subgraphs(Protocol):
     def of_file(self, subgraph_index: int) -> TfliteSubgraph:
         """Return a subgraph as the file has it."""
 
-    def refer(self, subgraph_index: int, arguments: Sequence[Value]) -> ReferencedModel:
-        """Convert a subgraph for given arguments; raises BadData."""
+    def refer(self, subgraph_index: int, arguments: Sequence[Value], same: Collection[int]) -> ReferencedModel:
+        """Convert a subgraph for given arguments, some of which are the same in all calls; raises BadData."""
 
     def rounds(self, condition: int, body: int, arguments: Sequence[Value]) -> int | None:
         """Return how often a WHILE goes round, None where that is not known."""
@@ -133,18 +136,42 @@ class Operator(OperatorInputs):
         self._builder.budget.operators -= steps * operations
         return steps
 
-    def refer(self, option: str, arguments: Sequence[Value]) -> Value:
-        """Return the subgraph that an option names, converted for these arguments, as an operand."""
-        return Value(OperandCode.MODEL, (), referenced=self._subgraphs.refer(self.option(option), arguments))
+    def refer(self, option: str, arguments: Sequence[Value], same: Collection[int]) -> Value:
+        """Return the subgraph that an option names, converted for these arguments, as an operand.
+
+        same: numbers of arguments that all calls are given alike; what is known of these the subgraph knows, too.
+        """
+        return Value(OperandCode.MODEL, (), referenced=self._subgraphs.refer(self.option(option), arguments, same))
 
     def intermediate(self, position: int) -> TfliteTensor | None:
         """Return what the file says of an intermediate tensor, None where it lists none."""
         indices = self._operator.intermediates
         return self._tensors[indices[position]] if position < len(indices) and indices[position] >= 0 else None
 
+    def output_value(self) -> Value:
+        """Return what was made the first output."""
+        return self._values[self._operator.outputs[0]]
+
+    def keep_terms(self, terms: Sequence[Term]) -> None:
+        """Take down what is known of the first output's integers, which the run computes."""
+        self._builder.terms.keep(self.output_value(), terms)
+
+    def term(self, term: Term) -> Value:
+        """Return an integer that the run computes, as a vector of one element."""
+        if term.source is None:
+            return int32_vector([term.number])
+        flat = self.reshape(term.source, (-1,))
+        if math.prod(term.source.shape or ()) > 1:
+            flat = self.emit(OperationCode.SLICE, [flat, int32_vector([term.element]), int32_vector([1])], _INTEGERS)
+        if not term.number:
+            return flat
+        return self.emit(OperationCode.ADD, [flat, int32_vector([term.number]), int32(FuseCode.NONE)], _INTEGERS)
+
     def result(self, value: Value, position: int = 0) -> None:
         """Make a value the operator's output, and a variable tensor's next value where that is one."""
         tensor = self.output_tensor(position)
+        if tensor.bounds is not None and value.data is None:
+            value = self._saturated(value, tensor)
         if tensor.shape == () and value.shape == (1,):
             value = self._as_scalar(value)
         index = self._operator.outputs[position]
@@ -152,10 +179,24 @@ class Operator(OperatorInputs):
         if tensor.is_variable:
             self._variables.assign(index, value)
 
+    def first_result(self, value: Value) -> None:
+        """Make a constant that LiteRT computes once the output; a variable tensor has it before the first run alone."""
+        if self.output_tensor().is_variable:
+            self._variables.begin(self._operator.outputs[0], value)
+        else:
+            self.result(value)
+
     def empty_result(self, shape: Dimensions, position: int = 0) -> None:
         """Make the output one without elements: a constant, which few operators may read."""
         wanted = self.prototype(position)
         self.result(replace(wanted, shape=shape, data=np.empty(shape, dtype_of(wanted.type))), position)
+
+    def _saturated(self, value: Value, tensor: TfliteTensor) -> Value:
+        """Return real numbers that stand for 16-bit integers within the bounds of these."""
+        for code, bound in zip((OperationCode.MAXIMUM, OperationCode.MINIMUM), exceeded(self, tensor), strict=True):
+            if math.isfinite(bound):
+                value = self.emit(code, [value, constant(np.full(1, bound, np.float32))], value)
+        return value
 
     def _as_scalar(self, value: Value) -> Value:
         """Return the same operand as a tensor of rank 0."""
@@ -360,12 +401,13 @@ class Operator(OperatorInputs):
         """Make a transform the operator's output."""
         self._spectra[self._operator.outputs[0]] = spectrum
 
-    def variable(self, position: int, name: str, shape: Dimensions) -> Value:
-        """Return the current value of a variable tensor, which gets this shape at its first use."""
+    def variable(self, position: int, name: str, shape: Dimensions, least_scale: float = 0.0) -> Value:
+        """Return the current value of a variable tensor, which gets this shape and scale at its first use."""
         index = self._operator.inputs[position] if position < self.input_count else -1
         if index < 0 or not self._tensors[index].is_variable:
             self.fail(f"{name} (input {position}) must be a variable tensor")
-        return self._variables.tensor(index, tensor_value(self._tensors[index], shape))
+        fresh = tensor_value(self._tensors[index], shape)
+        return self._variables.tensor(index, replace(fresh, scale=max(fresh.scale, least_scale)))
 
     def set_variable(self, position: int, value: Value) -> None:
         """Give a variable tensor its next value."""

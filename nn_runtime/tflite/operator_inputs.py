@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NoReturn
 
-from nn_runtime.codes import FuseCode
+from nn_runtime.codes import FuseCode, OperandCode
 from nn_runtime.errors import BadData
 from nn_runtime.tflite.tensor_reader import MAX_RANK
 from nn_runtime.tflite.values import tensor_value
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from nn_runtime.operand import Array
     from nn_runtime.tflite.graph_builder import GraphBuilder
+    from nn_runtime.tflite.terms import Term
     from nn_runtime.tflite.types import TfliteOperator, TfliteSubgraph, TfliteTensor
     from nn_runtime.tflite.values import Value
     from nn_runtime.tflite.variables import Variables
@@ -134,6 +136,20 @@ class OperatorInputs:
         if data.size > MAX_RANK:
             self.fail(f"{name} (input {position}) must have {MAX_RANK} elements at most, got {data.size}")
         return self.integers(position, name)
+
+    def terms(self, position: int, name: str) -> tuple[Term, ...]:
+        """Return integers, at most one for each dimension of a tensor, as far as they are known before the run."""
+        value = self.input(position, name)
+        if value.data is not None:
+            self.by_dimension(position, name)
+        elif value.type != OperandCode.TENSOR_INT32 or math.prod(value.shape or ()) > MAX_RANK:
+            given = f"{OperandCode(value.type).name} {list(value.shape or ())}"
+            self.fail(f"{name} (input {position}) must be {MAX_RANK} integers at most, got {given}")
+        return self._builder.terms.of(value)
+
+    def known_terms(self, position: int) -> tuple[Term, ...]:
+        """Return the integers of an input, of which there are few, as far as they are known before the run."""
+        return self._builder.terms.of(self.input(position, f"input {position}"))
 
     def integer(self, position: int, name: str) -> int:
         """Return a constant integer input of one element."""

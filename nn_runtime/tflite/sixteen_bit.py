@@ -3,8 +3,8 @@
 
 NNAPI has 16-bit types for states of LSTM alone. TFLite's 16-bit integers are real numbers on a grid of a 65,536th of
 their range, so real ones in their place agree with its kernels up to steps of that grid. Beyond the range, which is
-small where few examples told it, its kernels saturate and real numbers do not. The interface of the network stays the
-file's: its session takes and gives 16-bit integers.
+small where few examples told it, its kernels saturate; so do real numbers but behind convolutions (`saturation`). The
+interface of the network stays the file's: its session takes and gives 16-bit integers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from nn_runtime.errors import BadData
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
+from nn_runtime.tflite.saturation import bounds_of
 from nn_runtime.tflite.tensor_reader import quoted
 from nn_runtime.tflite.types import TensorType, TfliteQuantization
 
@@ -82,7 +83,11 @@ def _with_real_numbers(subgraph: TfliteSubgraph) -> TfliteSubgraph:
         if tensor.data is None and tensor.quantization is not None and tensor.quantization.scales.size > 1:
             raise BadData(f"tensor {quoted(tensor.name)}: several scales are supported for constants alone")
         tensors[at] = replace(
-            tensor, type=TensorType.FLOAT32, quantization=None, data=None if tensor.data is None else _real(tensor)
+            tensor,
+            type=TensorType.FLOAT32,
+            quantization=None,
+            data=None if tensor.data is None else _real(tensor),
+            bounds=bounds_of(tensor) if _is_16_bit(tensor) else None,
         )
     return replace(subgraph, tensors=tuple(tensors))
 

@@ -84,6 +84,9 @@ _BITS_WITHOUT_DTYPE = {
 }
 
 
+Bounds: TypeAlias = tuple[float, float]
+
+
 @dataclass(frozen=True, eq=False)
 class TfliteQuantization:
     """real = scale * (q - zero_point); one pair, or one per index of dimension `quantized_dimension`."""
@@ -116,7 +119,8 @@ class TfliteTensor:
     """One tensor; `data` is None unless constant, and flat uint8 where the type has no numpy dtype.
 
     Of INT4 and INT2 it is int8; it is dense, whatever `sparsity` says of the file. `shape_signature` has -1 for what is
-    known only at run time, and is None where the file has none.
+    known only at run time, and is None where the file has none. `bounds`: of the real numbers that stand for 16-bit
+    integers, the least and the greatest.
     """
 
     name: str
@@ -127,6 +131,7 @@ class TfliteTensor:
     data: npt.NDArray[np.generic] | None
     is_variable: bool
     sparsity: TfliteSparsity | None = None
+    bounds: Bounds | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from nn_runtime.codes import OperandCode
 from nn_runtime.errors import BadData
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.tensor_reader import quoted
@@ -56,6 +57,10 @@ class Variable:
     initial: Value | None = None
 
 
+def _kind(value: Value) -> str:
+    return f"{OperandCode(value.type).name} {list(value.shape or ())}"
+
+
 class Variables:
     """The variables of one subgraph, in the order of their first use."""
 
@@ -81,7 +86,18 @@ class Variables:
 
     def tensor(self, index: int, fresh: Value) -> Value:
         """Return the present value of a variable tensor; `fresh` is its source at the first use."""
-        return self._variables.setdefault(index, Variable(fresh, fresh)).current
+        variable = self._variables.setdefault(index, Variable(fresh, fresh))
+        if variable.source is None and variable.current is variable.initial:
+            if (variable.current.type, variable.current.shape) != (fresh.type, fresh.shape):
+                raise BadData(f"variable tensor {index} must begin with {_kind(fresh)}, got {_kind(variable.current)}")
+            variable.source = variable.current = fresh
+        return variable.current
+
+    def begin(self, index: int, initial: Value) -> None:
+        """Give a variable tensor its first value; raises BadData where it is used before."""
+        if index in self._variables:
+            raise BadData(f"variable tensor {index} gets its first value after it is used")
+        self._variables[index] = Variable(None, initial, initial)
 
     def read(self, resource: Resource) -> Value:
         """Return the present value of a resource; raises BadData where none can be known."""

@@ -20,7 +20,8 @@ def _if(op: Operator) -> None:
     """(condition, arguments ...): both branches must give the same shapes."""
     condition = op.reshape(op.input(0, "condition"), (1,))
     arguments = [op.input(position, "argument") for position in range(1, op.input_count)]
-    branches = [op.refer(f"{name}_subgraph_index", arguments) for name in ("then", "else")]
+    same = range(len(arguments))
+    branches = [op.refer(f"{name}_subgraph_index", arguments, same) for name in ("then", "else")]
     _call(op, OperationCode.IF, [condition, *branches, *arguments], branches[0])
 
 
@@ -33,7 +34,9 @@ def _while(op: Operator) -> None:
         for position, value in enumerate(op.unroll(arguments, rounds)):
             op.result(op.made(value), position)
         return
-    models = [op.refer(f"{name}_subgraph_index", arguments) for name in ("cond", "body")]
+    body = op.subgraph("body_subgraph_index")
+    same = [at for at, (given, result) in enumerate(zip(body.inputs, body.outputs, strict=False)) if given == result]
+    models = [op.refer(f"{name}_subgraph_index", arguments, same) for name in ("cond", "body")]
     _call(op, OperationCode.WHILE, [*models, *arguments], models[1])
 
 

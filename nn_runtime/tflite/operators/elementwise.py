@@ -12,6 +12,7 @@ from nn_runtime.operand import QUANT8_TYPES
 from nn_runtime.tflite.builtin_operator import BuiltinOperator
 from nn_runtime.tflite.operators import converts
 from nn_runtime.tflite.operators.integers import activated, power, truncated_quotient
+from nn_runtime.tflite.operators.whole_numbers import as_output
 from nn_runtime.tflite.types import TensorType
 from nn_runtime.tflite.values import constant, int32
 
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from nn_runtime.tflite.operator import Operator
     from nn_runtime.tflite.values import Value
 
-_ARITHMETIC = frozenset({TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorType.UINT8, TensorType.INT8})
+_SHORT = frozenset({TensorType.INT16, TensorType.UINT16})
+_ARITHMETIC = _SHORT | {
+    *(TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorType.INT64),
+    *(TensorType.UINT8, TensorType.INT8),
+}
 _NO_ACTIVATION = int32(FuseCode.NONE)
 _MOST_FACTORS = 16
 """Of a real number's power that is a product."""
@@ -34,7 +39,7 @@ def _pair(op: Operator) -> tuple[Value, Value]:
 def _arithmetic(op: Operator, code: OperationCode) -> None:
     """ADD, SUB, MUL, DIV: (input0, input1)."""
     first, second = op.input(0, "input0"), op.input(1, "input1")
-    if op.output_tensor().type not in _ARITHMETIC and op.output_tensor().type is not TensorType.INT64:
+    if op.output_tensor().type not in _ARITHMETIC:
         op.fail(f"type {op.output_tensor().type.name} is not supported")
     activation = int32(op.activation())
     if first.type in QUANT8_TYPES and _through_float(code, first, second, op.prototype()):
@@ -42,6 +47,8 @@ def _arithmetic(op: Operator, code: OperationCode) -> None:
     elif first.type == OperandCode.TENSOR_INT32 == second.type:
         is_quotient = code == OperationCode.DIV
         result = truncated_quotient(op, first, second) if is_quotient else _plain_pair(op, code, first, second)
+        if op.output_tensor().type in _SHORT:
+            result = as_output(op, result)
         op.result(activated(op, result, op.activation()))
     else:
         op.result(op.emit(code, [op.matched(first, second), op.matched(second, first), activation]))

@@ -87,10 +87,10 @@ def _densify(op: Operator) -> None:
 
 @converts(BuiltinOperator.DEQUANTIZE, inputs=1, version=9)
 def _dequantize(op: Operator) -> None:
-    """(input): constants become real at once, float16 ones too."""
+    """(input): constants become real at once, float16 ones too; a variable tensor only begins with them."""
     source = op.input(0, "input")
     if source.data is not None:
-        op.result(real(source))
+        op.first_result(real(source))
     elif source.type == _REAL:
         op.result(source)
     elif source.type == OperandCode.TENSOR_FLOAT16:

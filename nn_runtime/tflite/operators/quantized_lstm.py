@@ -23,6 +23,8 @@ _HIDDEN = 4
 """Number of the intermediate tensor whose quantisation is the hidden state's."""
 _GATE_SCALE = 2.0**-12
 """Scale of the gates' sums without layer normalisation: 3 integer bits of 16."""
+_LEAST_CELL_SCALE = 2.0**-15
+"""Of NNAPI's cell states. Smaller ones, of cells that stay near 0, have this one; LiteRT computes no TANH of them."""
 
 
 def quantized_sequence_lstm(op: Operator) -> None:
@@ -36,7 +38,7 @@ def quantized_sequence_lstm(op: Operator) -> None:
     outputs = units if projection is None else (projection.shape or (0,))[0]
     batches = (steps[0].shape or (0,))[0]
     output_state = op.variable(_OUTPUT_STATE, "output_state", (batches, outputs))
-    cell_state = op.variable(_CELL_STATE, "cell_state", (batches, units))
+    cell_state = op.variable(_CELL_STATE, "cell_state", (batches, units), _LEAST_CELL_SCALE)
     weights = [_weights(op, position) for position in range(1, _OUTPUT_STATE)]
     settings = [*(_weights(op, position) for position in _LAYER_NORMS), *_clips(op), *_intermediates(op)]
     results = []

@@ -16,6 +16,7 @@ POSITIVE = constant(np.linspace(0.1, 3, 10).reshape(2, 5))
 UNARY = ("ABS", "NEG", "EXP", "SIN", "COS", "FLOOR", "CEIL", "SQUARE")
 BUCKETS = "BucketizeOptions"
 GRID = np.linspace(0.01, 1, 40, dtype=np.float32)
+LARGE = constant(np.array([32767, -32768, 20000, -20000, 9000, 5, 0, -1, 12345], np.int16))
 COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
 
 CASES = [
@@ -31,6 +32,11 @@ CASES = [
         Case("ADD", [kind(2, 9), kind(9)], [kind(2, 9)], "AddOptions", {"FusedActivationFunction": fused}, name=name)
         for fused, name in ((TANH, "TANH"), (SIGN_BIT, "SIGN_BIT"), (6, "unknown"))
         for kind in (real, int32, lambda *shape: uint8(0.1, 128, *shape))
+    ),
+    *(
+        Case(code, [Tensor(TensorType.INT16, (2, 9)), LARGE], [Tensor(TensorType.INT16, (2, 9))], options, values)
+        for code, options in (("ADD", "AddOptions"), ("MUL", "MulOptions"))
+        for values in ({}, {"FusedActivationFunction": RELU})
     ),
     Case("DIV", [int32(2, 3), constant([2, -3, 1])], [int32(2, 3)], "DivOptions", {"FusedActivationFunction": RELU6}),
     Case("ADD_N", [real(2, 5), real(2, 5), real(2, 5)], [real(2, 5)], "AddNOptions"),
@@ -193,7 +199,8 @@ CASES = [
     Case("LOG_SOFTMAX", [real(2, 9)], [real(2, 9)], "LogSoftmaxOptions"),
     Case("LOG_SOFTMAX", [int8(0.1, 3, 2, 9)], [int8(16 / 256, 127, 2, 9)], "LogSoftmaxOptions", steps=1),
     Case("L2_NORMALIZATION", [real(2, 3, 9)], [real(2, 3, 9)], "L2NormOptions"),
-    Case("L2_NORMALIZATION", [int8(0.1, 3, 2, 9)], [int8(1 / 128, 0, 2, 9)], "L2NormOptions", steps=1),
+    Case("L2_NORMALIZATION", [int8(0.1, 3, 200, 9)], [int8(1 / 128, 0, 200, 9)], "L2NormOptions"),
+    Case("L2_NORMALIZATION", [uint8(0.1, 3, 300, 3)], [uint8(1 / 128, 128, 300, 3)], "L2NormOptions"),
     Case(
         "LOCAL_RESPONSE_NORMALIZATION",
         [real(1, 2, 3, 9)],

@@ -223,7 +223,11 @@ def test_parts_without_elements(file: bytes, reference_device: Device) -> None:
     ("file", "message"),
     [
         (split([6], Step("RELU", [4], [6])), r"operator 1 RELU: an empty input of shape \[2, 0\]"),
-        (split([4]), r"an empty input of shape \[2, 0\] is not supported"),
+        (split([4]), r"operator 0 SPLIT_V: an empty result of shape \[2, 0\] is not supported"),
+        (
+            write([real(2), Tensor(TensorType.FLOAT32, (0, 4), data=np.zeros((0, 4), np.float32))], [], [0], [1]),
+            r"output 't1', a constant: an empty result of shape \[0, 4\] is not supported",
+        ),
         (
             split([6], Step("CONCATENATION", [4, 4], [6], "ConcatenationOptions", {"Axis": 1})),
             r"operator 1 CONCATENATION: an empty input of shape \[2, 0\] is not supported",

@@ -14,6 +14,7 @@ from nn_runtime.errors import OperationFailed
 from nn_runtime.tflite.types import TensorType
 from tests.nn_runtime.tflite.operator_cases import Case
 from tests.nn_runtime.tflite.operator_file import (
+    Step,
     Tensor,
     boolean,
     constant,
@@ -24,6 +25,7 @@ from tests.nn_runtime.tflite.operator_file import (
     real,
     reference,
     uint8,
+    write,
 )
 
 if TYPE_CHECKING:
@@ -159,6 +161,28 @@ def test_lengths_of_sequences_may_be_computed(
     case = Case("REVERSE_SEQUENCE", [real(*shape), kind(shape[batch])], [real()], "ReverseSequenceOptions", options)
     lengths = np.random.default_rng(7).integers(1, shape[time] + 1, shape[batch]).astype(kind().type.dtype)
     np.testing.assert_array_equal(*both(case, [*random_inputs([real(*shape)]), lengths], reference_device))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "numbers", "wanted"),
+    [
+        ("ADD", TensorType.INT16, ([32767, -5], [1, 3]), [-32768, -2]),
+        ("SUB", TensorType.INT16, ([-32768, 7], [1, -3]), [32767, 10]),
+        ("SUB", TensorType.UINT16, ([0, 7], [1, 3]), [65535, 4]),
+        ("MUL", TensorType.UINT16, ([65535, 7], [65535, 3]), [1, 21]),
+        ("DIV", TensorType.INT16, ([-32768, -7], [-1, 2]), [-32768, -3]),
+    ],
+)
+def test_integers_of_16_bits_wrap_before_others_read_them(
+    code: str, kind: TensorType, numbers: tuple[list[int], list[int]], wanted: list[int], device: Device
+) -> None:
+    """LiteRT subtracts and divides none of them."""
+    short = Tensor(kind, (2,))
+    steps = [Step(code, [0, 1], [2], f"{code.title()}Options"), Step("CAST", [2], [3], "CastOptions")]
+    file = write([short, short, short, int32(2)], steps, [0, 1], [2, 3])
+    with nn.load(file).compile(device) as session:
+        for result in session.run([np.array(one, kind.dtype) for one in numbers]):
+            np.testing.assert_array_equal(result, wanted)
 
 
 def _bytes(*shape: int) -> Tensor:

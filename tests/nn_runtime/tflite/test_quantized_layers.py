@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import nn_runtime as nn
+from tests.nn_runtime.tflite import recurrent_cases
 from tests.nn_runtime.tflite.operator_cases import Case
 from tests.nn_runtime.tflite.operator_file import constant, int8, random_inputs, reference
 from tests.nn_runtime.tflite.quantized_layers import FAMILIES, Draw
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from tests.nn_runtime.tflite.operator_file import Array
 
 LAYERS, SAMPLE = 1000, 60
+CELL_STATE = 19
+"""Input of an LSTM."""
 
 
 def results(case: Case, seed: int, device: Device) -> tuple[Array, Array]:
@@ -47,3 +51,19 @@ def test_sums_that_32_bits_do_not_hold_wrap_as_those_of_the_reference(depth: int
     inputs = [np.full((1, depth), 127, np.int8)]
     with nn.load(file).compile(device) as session:
         np.testing.assert_array_equal(session.run(inputs)[0], reference(file, inputs)[0])
+
+
+def test_cell_states_finer_than_nnapi_s_are_kept_as_its_finest(device: Device) -> None:
+    """LiteRT computes no TANH of such states: its answers are the same for all inputs."""
+    (case,) = (case for case in recurrent_cases.CASES if case.code == "UNIDIRECTIONAL_SEQUENCE_LSTM" and not case.name)
+    found = []
+    for shift in (-15, -16, -17):
+        state = case.inputs[CELL_STATE]
+        assert state is not None
+        inputs = [*case.inputs[:CELL_STATE], replace(state, scale=2.0**shift), *case.inputs[CELL_STATE + 1 :]]
+        file, fed = replace(case, inputs=inputs).file()
+        with nn.load(file).compile(device) as session:
+            found.append(session.run(random_inputs(fed))[0])
+    assert np.ptp(found[0]) > 10
+    for result in found[1:]:
+        np.testing.assert_array_equal(result, found[0])

@@ -207,3 +207,60 @@ def test_the_interpreter_tells_and_takes_16_bits() -> None:
     interpreter.invoke()
     assert interpreter.get_tensor(2).tolist() == [[1, 2]]
     assert interpreter.get_tensor(3).tolist() == [[-1, 2], [3, -2]]
+
+
+def chain(*steps: Step, tensors: Sequence[Tensor]) -> bytes:
+    """Return a file of real numbers that become 16 bits (tensor 1), and from the last but one real ones again."""
+    last = len(tensors) - 1
+    quantize, dequantize = Step("QUANTIZE", [0], [1]), Step("DEQUANTIZE", [last - 1], [last])
+    return write(tensors, [quantize, *steps, dequantize], [0], [last])
+
+
+PAIR = {"FusedActivationFunction": RELU}
+BEYOND = {
+    "an input": chain(tensors=[real(2, 6), short(2, 6), real(2, 6)]),
+    "a sum": chain(
+        Step("ADD", [1, 1], [2], "AddOptions"), tensors=[real(2, 6), short(2, 6), short(2, 6, scale=2e-4), real(2, 6)]
+    ),
+    "a sum above 0": chain(
+        Step("ADD", [1, 1], [2], "AddOptions", PAIR),
+        tensors=[real(2, 6), short(2, 6), short(2, 6, scale=2e-4), real(2, 6)],
+    ),
+    "a mean": chain(
+        Step("MEAN", [1, 2], [3], "ReducerOptions"),
+        tensors=[real(2, 6), short(2, 6), constant([1]), short(2, scale=5e-6), real(2)],
+    ),
+    "a power of e": chain(Step("EXP", [1], [2]), tensors=[real(2, 6), short(2, 6), short(2, 6), real(2, 6)]),
+    "a product with weights": chain(
+        Step("FULLY_CONNECTED", [1, 2, -1], [3], "FullyConnectedOptions"),
+        tensors=[
+            *(real(2, 6), short(2, 6), constant(bytes_of(np.int8, 3, 6), 0.02), short(2, 3, scale=1e-4)),
+            real(2, 3),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_what_leaves_a_tensor_s_range_is_its_last_number(name: str, device: Device) -> None:
+    inputs = [np.linspace(-20, 20, 12, dtype=np.float32).reshape(2, 6)]
+    (wanted,) = reference(BEYOND[name], inputs)
+    with nn.load(BEYOND[name]).compile(device) as session:
+        np.testing.assert_allclose(session.run(inputs)[0], wanted, rtol=1e-3, atol=5e-4)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [Step("RESHAPE", [1, 2], [3])],
+        [Step("LOGISTIC", [1], [3])],
+        [Step("MAX_POOL_2D", [1], [3], "Pool2DOptions", POOL)],
+        [Step("RELU", [1], [3])],
+    ],
+    ids=lambda steps: steps[0].code,
+)
+def test_what_cannot_leave_the_range_costs_nothing(steps: Sequence[Step]) -> None:
+    scale = 2.0**-15 if steps[0].code == "LOGISTIC" else SCALE
+    shapes = [short(1, 4, 4, 2), constant([1, 4, 4, 2]), short(1, 4, 4, 2, scale=scale), short(1, 4, 4, 2, scale=scale)]
+    network = nn.load(write([real(1), *shapes], steps, [1], [3]))
+    assert len(network.model.hal.main.operations) == 1

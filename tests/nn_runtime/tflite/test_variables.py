@@ -256,6 +256,45 @@ def test_variable_tensors_begin_with_litert_s_values(kind: Tensor) -> None:
     np.testing.assert_array_equal(found[4], kind.zero_point if kind.type is TensorType.INT8 else 0)
 
 
+def summed(first: Tensor, *state: int) -> bytes:
+    """Return a file whose RNN adds its input to its state, a variable tensor that DEQUANTIZE makes of a constant."""
+    identity = constant(np.eye(2, dtype=np.float32))
+    cell = Step("RNN", [0, 3, 3, 4, 1], [2], "RNNOptions")
+    memory = replace(MEMORY, shape=state or (1, 2))
+    tensors = [real(1, 2), memory, real(1, 2), identity, constant([0.0, 0.0]), first]
+    return write_graphs([Graph(tensors, [Step("DEQUANTIZE", [5], [1]), cell], [0], [2, 1])])
+
+
+FIRST_STATES = {
+    "float16": constant(np.array([[0.5, -0.25]], np.float16)),
+    "int8": constant(np.array([[3, 7]], np.int8), 0.5, 4),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_STATES)
+def test_a_variable_tensor_made_of_a_constant_begins_with_that_and_is_kept(name: str) -> None:
+    """LiteRT dequantises a constant once; after a reset the state is 0."""
+    file = summed(FIRST_STATES[name])
+    inputs = [[np.array([[1, 10 * (run + 1)]], np.float32)] for run in range(RUNS)]
+    theirs, ours = both(file)
+    for again in (False, True):
+        if again:
+            for interpreter in (ours, theirs):
+                interpreter.reset_all_variables()
+        expected, found = run(theirs, inputs), run(ours, inputs)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(found[-1][0][0, 0] - found[0][0][0, 0], RUNS - 1)
+
+
+def test_a_session_begins_anew_with_the_constant(device: Device) -> None:
+    with nn.load(summed(FIRST_STATES["float16"])).compile(device) as session:
+        for _ in range(2):
+            for count in range(1, 4):
+                (result, _) = session.run(np.array([[1, 2]], np.float32))
+                np.testing.assert_array_equal(result, [[0.5 + count, -0.25 + 2 * count]])
+            session.reset_variables()
+
+
 def test_sums_are_those_of_numbers(reference_device: Device) -> None:
     with nn.load(FILES["float32"]).compile(reference_device) as session:
         steps = np.array([[1, 2, 3]], np.float32)
@@ -347,6 +386,16 @@ REFUSED = {
             first=Graph([HANDLE, FIRST, real(2)], [handle(0), add(1, 1, 2), assign(0, 2)], [], []),
         ),
         "operator 0 CALL_ONCE: variable 'state' must be assigned a constant by the initialisation subgraph",
+    ),
+    "constant of another shape than the state": (
+        summed(constant(np.ones((2, 2), np.float16)), 2, 2),
+        r"operator 1 RNN: variable tensor 1 must begin with TENSOR_FLOAT32 \[1, 2\], got TENSOR_FLOAT32 \[2, 2\]",
+    ),
+    "constant after the variable tensor is used": (
+        one_graph(
+            [constant(np.ones(2, np.float16)), real(2), MEMORY, real(2)], add(1, 2, 3), Step("DEQUANTIZE", [0], [2])
+        ),
+        "operator 1 DEQUANTIZE: variable tensor 2 gets its first value after it is used",
     ),
     "first value read from the variable": (
         one_graph(
