@@ -3,7 +3,7 @@
 
 A real multiplier is kept as a 31-bit mantissa and an exponent; products are rounded as gemmlowp does: a saturating
 rounding doubling high multiply, then a rounding right shift with ties away from zero.
-FULLY_CONNECTED alone rounds once, as LiteRT's does (docs/decisions/0002-eight-bit-is-exact.md).
+FULLY_CONNECTED, and L2_NORMALIZATION of INT8, round once, as LiteRT's do (docs/decisions/0002-eight-bit-is-exact.md).
 """
 
 from __future__ import annotations
