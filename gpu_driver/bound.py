@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from nn_runtime import operand as operand_types
@@ -68,15 +69,17 @@ class BoundOperand:
 class Fusion:
     """What was folded into an operation. Launchers of convolutions honour every field but the last four.
 
-    activation: replaces the operation's own. residual: a tensor of the output's shape to add, before the activation.
-    product: the operation's own result, before a residual is added. table: the codes that a DEQUANTIZE [256] or MAXIMUM
-    [256, 256] makes of codes instead. from_end: a GATHER or EMBEDDING_LOOKUP counts negative indices from the end.
-    is_sum: a MEAN from 8 bits to real numbers is not divided. behind: what a GATHER's source goes on with on the axis.
+    activation: replaces the operation's own. residual: a tensor of the output's shape to add, before the
+    activation. product: the operation's own result, before a residual is added. bounds: of real results, after all
+    this. table: the codes that a DEQUANTIZE [256] or MAXIMUM [256, 256] makes of codes instead. from_end: a GATHER
+    or EMBEDDING_LOOKUP counts negative indices from the end. is_sum: a MEAN from 8 bits to real numbers is not
+    divided. behind: what a GATHER's source goes on with on the axis.
     """
 
     activation: FuseCode | None = None
     residual: BoundOperand | None = None
     product: BoundOperand | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
     table: Array | None = None
     from_end: bool = False
     is_sum: bool = False

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operations are folded by their sizes and for the device: a residual ADD after a convolution, joined sources."""
+"""Which operations are folded by their sizes and for the device: a residual ADD or bounds after a convolution, joined
+sources.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gpu_driver.convolution.addition import addition_factors
@@ -14,6 +17,8 @@ from nn_runtime.operations.concatenation import concatenation_axis
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperand, BoundOperation
     from gpu_driver.device_profile import DeviceProfile
+
+_WITH_BOUNDS = (OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D)
 
 
 def foldable_residual(first: BoundOperation, add: BoundOperation, device: DeviceProfile) -> BoundOperand | None:
@@ -32,6 +37,23 @@ def foldable_residual(first: BoundOperation, add: BoundOperation, device: Device
     constant = first.input("filter").is_constant and first.input("bias").is_constant
     exact = addition_factors(before, others[0], add.outputs[0]) is not None
     return others[0] if device.builds_chains and constant and exact and not first.bool_value("layout") else None
+
+
+def foldable_bounds(first: BoundOperation, following: BoundOperation) -> tuple[float, float] | None:
+    """Return the bounds of a convolution's real results with those of a MINIMUM or MAXIMUM of one number, or None."""
+    if first.code not in _WITH_BOUNDS or following.code not in (OperationCode.MINIMUM, OperationCode.MAXIMUM):
+        return None
+    before = first.outputs[0]
+    others = [operand for operand in following.inputs if operand is not before]
+    if len(others) != 1 or not others[0].is_constant or others[0].count != 1 or before.type not in FLOAT_TYPES:
+        return None
+    number = float(others[0].data.reshape(-1)[0])
+    if math.isnan(number) or len(others[0].dimensions) > len(before.dimensions):
+        return None
+    low, high = first.fusion.bounds
+    if following.code == OperationCode.MINIMUM:
+        return min(low, number), min(high, number)
+    return max(low, number), max(high, number)
 
 
 def foldable_parts(concatenation: BoundOperation, gather: BoundOperation) -> tuple[BoundOperand, BoundOperand] | None:

@@ -278,7 +278,7 @@ class _SegmentBuilder:
         if op is None:
             return False
         members = list(self._lowering.origins(at))
-        op = self._fold_residual(self._fold_parts(at, op, members), members)
+        op = self._fold_bounds(self._fold_residual(self._fold_parts(at, op, members), members), members)
         reader = self._gather_behind(op)
         if reader is None:
             self._emit(op, tuple(members))
@@ -340,6 +340,17 @@ class _SegmentBuilder:
         self._take(at, members)
         folded = replace(op.fusion, activation=following.fuse_code(), residual=residual, product=op.outputs[0])
         return BoundOperation(op.code, op.inputs, shaped.outputs, op.index, folded)
+
+    def _fold_bounds(self, op: BoundOperation, members: list[int]) -> BoundOperation:
+        """Fold a MINIMUM and a MAXIMUM of one number, in any order."""
+        while True:
+            at, following = self._next(op) or (0, None)
+            bounds = fusion.foldable_bounds(op, following) if following else None
+            shaped = None if bounds is None else self._bind_and_shape(at)
+            if bounds is None or shaped is None:
+                return op
+            self._take(at, members)
+            op = BoundOperation(op.code, op.inputs, shaped.outputs, op.index, replace(op.fusion, bounds=bounds))
 
     def _gather_behind(self, op: BoundOperation) -> int | None:
         """Return the GATHER that alone reads a CONCATENATION, which waits for its indices to be made."""

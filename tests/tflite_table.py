@@ -33,8 +33,7 @@ in 32 bits, too.
 
 Files with 16-bit activations and 8-bit weights (16x8) are computed in real numbers, within steps of LiteRT's kernels;
 their inputs and outputs stay the file's. What leaves the range of a tensor, as numbers do that are greater than those
-of the calibration, becomes its least or greatest number as in LiteRT, but for results of convolutions, which keep the
-real numbers.
+of the calibration, becomes its least or greatest number as in LiteRT.
 
 Of boxes with equal scores NON_MAX_SUPPRESSION_V4 and V5 take the first; LiteRT may take others.
 """

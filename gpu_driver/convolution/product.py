@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +56,7 @@ class Product:
     groups: int = 1
     product: BoundOperand | None = None
     own_activation: FuseCode = FuseCode.NONE
+    limits: tuple[float, float] = (-math.inf, math.inf)
     rounds_once: bool = False
     part_of: BoundOperand | None = None
     own_terms: int = 0
@@ -126,13 +128,14 @@ class Product:
         return ROUNDS_ONCE * self.rounds_once | (ROUNDS_AT_ONCE | ROUNDS_DOWN * rounds_down) * at_once
 
     def bounds(self) -> tuple[Scalar, Scalar]:
-        """Return the bounds of the activation in the output's domain."""
+        """Return the bounds of the activation, and of real results those behind it, in the output's domain."""
         if self.quantized:
             activation = self.activation if self.residual is None else self.own_activation
             low, high = activation_range_quantized(activation, self.before)
             return int32(low), int32(high)
         least, greatest = activation_range_float(self.activation)
-        return float32(least), float32(greatest)
+        floor, ceiling = self.limits
+        return float32(min(max(least, floor), ceiling)), float32(min(max(greatest, floor), ceiling))
 
     @property
     def before(self) -> BoundOperand:

@@ -441,4 +441,5 @@ def _fused_product(op: BoundOperation) -> Product:
         geometry,
         product=product,
         own_activation=geometry.activation,
+        limits=fusion.bounds,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gpu_driver.passes.graph import RESHAPES
 from nn_runtime.codes import OperationCode
 from nn_runtime.errors import BadData
+from nn_runtime.operand import FLOAT_TYPES
 from nn_runtime.operations.conv import convolution_geometry
 from nn_runtime.operations.slice import slice_parameters
 from nn_runtime.operations.sliding_window import check_padding
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _CONVOLUTIONS = frozenset({OperationCode.CONV_2D, OperationCode.DEPTHWISE_CONV_2D})
 _SLICES = frozenset({OperationCode.SLICE, OperationCode.STRIDED_SLICE})
+_BOUNDS = frozenset({OperationCode.MINIMUM, OperationCode.MAXIMUM})
 _SIDES = ("padding_left", "padding_right", "padding_top", "padding_bottom")
 _Sides = tuple[int, int, int, int]
 """Of an image: left, right, top, bottom, as the operands of a convolution."""
@@ -66,6 +68,8 @@ def _take_spread_image(graph: Graph, at: int) -> bool:
     if found is None:
         return False
     reshapes, convolutions = found
+    for convolution in convolutions:
+        _put_bounds_last(graph, convolution)
     spread = [one for convolution in convolutions if (one := _spread(graph, at, convolution)) is not None]
     turned = {one.turned for one in spread}
     if len(spread) < len(convolutions) or len(turned) != 1:
@@ -137,6 +141,41 @@ def _convolutions_behind(graph: Graph, operand: int) -> tuple[list[int], list[in
             else:
                 return None
     return reshapes, convolutions
+
+
+def _put_bounds_last(graph: Graph, convolution: int) -> None:
+    """Have what a convolution makes of batches put together to an image first, and bounded by numbers then.
+
+    The operations change places with each other, so that the places count for what they did before.
+    """
+    operand = graph.operations[convolution].outputs[0]
+    places: list[int] = []
+    at = graph.sole_reader(operand)
+    while at is not None and (graph.operations[at].type in RESHAPES or _is_bound(graph, at)):
+        places.append(at)
+        at = graph.sole_reader(graph.operations[at].outputs[0])
+    if at is None or graph.operations[at].type != OperationCode.BATCH_TO_SPACE_ND:
+        return
+    places.append(at)
+    operations = [graph.operations[place] for place in places]
+    image = operations[-1].outputs[0]
+    dims = graph.operand(image).dimensions
+    for place, operation in zip(places, sorted(operations, key=lambda one: one.type in _BOUNDS), strict=True):
+        source = next(i for i in operation.inputs if not graph.is_constant(i))
+        made = dims if operation.type in _BOUNDS else graph.operand(operation.outputs[0]).dimensions
+        result = image if place == at else graph.add_temporary(image, made)
+        inputs = tuple(operand if i == source else i for i in operation.inputs)
+        graph.replace(place, replace(operation, inputs=inputs, outputs=(result,)))
+        operand = result
+
+
+def _is_bound(graph: Graph, at: int) -> bool:
+    """Whether an operation compares real numbers with one."""
+    operation = graph.operations[at]
+    if operation.type not in _BOUNDS or graph.operand(operation.outputs[0]).type not in FLOAT_TYPES:
+        return False
+    constants = [graph.constant(i) for i in operation.inputs if graph.is_constant(i)]
+    return len(constants) == 1 and constants[0] is not None and constants[0].size == 1
 
 
 def _spread(graph: Graph, at: int, convolution: int) -> _Spread | None:

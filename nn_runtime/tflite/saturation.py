@@ -2,8 +2,7 @@
 """Which operators can leave the range of 16-bit integers that are computed in real numbers (`sixteen_bit`).
 
 TFLite's kernels end with the least or greatest integer there. Nothing is to be done for what only moves numbers, or
-makes others between them. Convolutions are left alone: devices do bounds behind them as a step of its own, for which
-networks of convolutions would take a fifth longer.
+makes others between them.
 """
 
 from __future__ import annotations
@@ -26,13 +25,8 @@ _BYTES = frozenset({TensorType.INT8, TensorType.UINT8})
 _WITH_ZEROS = frozenset(
     {BuiltinOperator.PAD, BuiltinOperator.PADV2, BuiltinOperator.SPACE_TO_BATCH_ND, BuiltinOperator.RELU}
 )
-_UNBOUNDED = frozenset(
-    {
-        *(BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D, BuiltinOperator.TRANSPOSE_CONV),
-        *(BuiltinOperator.IF, BuiltinOperator.WHILE, BuiltinOperator.STABLEHLO_COMPOSITE),
-    }
-)
-"""Convolutions, and calls, whose results others give bounds."""
+_UNBOUNDED = frozenset({BuiltinOperator.IF, BuiltinOperator.WHILE, BuiltinOperator.STABLEHLO_COMPOSITE})
+"""Calls, whose results others give bounds."""
 _BETWEEN_INPUTS = _WITH_ZEROS | frozenset(
     {
         *(BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS, BuiltinOperator.TRANSPOSE),

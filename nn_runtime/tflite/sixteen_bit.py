@@ -3,8 +3,8 @@
 
 NNAPI has 16-bit types for states of LSTM alone. TFLite's 16-bit integers are real numbers on a grid of a 65,536th of
 their range, so real ones in their place agree with its kernels up to steps of that grid. Beyond the range, which is
-small where few examples told it, its kernels saturate; so do real numbers but behind convolutions (`saturation`). The
-interface of the network stays the file's: its session takes and gives 16-bit integers.
+small where few examples told it, its kernels saturate; so do real numbers (`saturation`). The interface of the network
+stays the file's: its session takes and gives 16-bit integers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ADD behind a convolution: part of its step where it fits, else an operation of its own, with the same results."""
+"""What follows a convolution, an ADD or bounds: part of its step where it fits, else an operation of its own."""
 
 from __future__ import annotations
 
@@ -147,3 +147,110 @@ def test_what_is_one(opencl_device: Device, block: Block) -> None:
     assert is_joined(block, GPU_PROFILE) == (block.code == FLOAT)
     check(opencl_device, block)
     check(discrete(opencl_device), block)
+
+
+MAXIMUM, MINIMUM = OperationCode.MAXIMUM, OperationCode.MINIMUM
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A convolution of real numbers, and what bounds its results one after the other: an operation and a constant."""
+
+    bounds: tuple[tuple[OperationCode, Array], ...]
+    kind: OperationCode = OperationCode.CONV_2D
+    code: OperandCode = FLOAT
+    activation: FuseCode = FuseCode.NONE
+    has_residual: bool = False
+    depth: int = DEPTH
+    is_read_between: bool = False
+    """Whether what is between the convolution and its bounds is a result, too."""
+
+    def graph(self) -> tuple[Model, list[Array], Array]:
+        """Return the model, its inputs and what it makes of them."""
+        rng, graph = np.random.default_rng(5), Graph()
+        dtype = dtype_of(self.code)
+        is_depthwise = self.kind == OperationCode.DEPTHWISE_CONV_2D
+        dims, result_dims = (BATCHES, HEIGHT, WIDTH, self.depth), (BATCHES, HEIGHT, WIDTH, DEPTH)
+        x, filters = (rng.integers(-8, 9, shape).astype(dtype) for shape in (dims, (DEPTH, 1, 1, self.depth)))
+        if is_depthwise:
+            filters = filters[:1, :, :, :DEPTH]
+        source = graph.input(dims, self.code)
+        window = [graph.integer(one) for one in (0, 0, 0, 0, 1, 1, *([1] if is_depthwise else []), self.activation)]
+        operands = [source, *(graph.constant(one, self.code) for one in (filters, np.ones(DEPTH, dtype))), *window]
+        inputs = [x]
+        expected = x * filters[0, 0, 0] if is_depthwise else x @ filters[:, 0, 0].T
+        expected = expected.astype(np.float64) + 1
+        if self.activation == FuseCode.RELU:
+            expected = np.maximum(expected, 0)
+        made = graph.output(result_dims, self.code) if self.is_read_between else graph.temporary(result_dims, self.code)
+        graph.operation(self.kind, operands, made)
+        if self.has_residual:
+            inputs.append(rng.integers(-8, 9, result_dims).astype(dtype))
+            added = graph.temporary(result_dims, self.code)
+            other = graph.input(result_dims, self.code)
+            graph.operation(OperationCode.ADD, [made, other, graph.integer(FuseCode.NONE)], added)
+            made, expected = added, expected + inputs[-1]
+        for at, (code, number) in enumerate(self.bounds):
+            is_last = at == len(self.bounds) - 1
+            bounded = (graph.output if is_last else graph.temporary)(result_dims, self.code)
+            pair = [made, graph.constant(number.astype(dtype), self.code)]
+            graph.operation(code, pair if at % 2 == 0 else pair[::-1], bounded)
+            expected = (np.maximum if code == MAXIMUM else np.minimum)(expected, number)
+            made = bounded
+        return graph.model(), inputs, expected
+
+
+def number(value: float) -> Array:
+    return np.array([value], np.float32)
+
+
+BOUNDED = {
+    "both": Bounded(((MAXIMUM, number(-5)), (MINIMUM, number(7)))),
+    "the greatest first": Bounded(((MINIMUM, number(7)), (MAXIMUM, number(-5)))),
+    "one": Bounded(((MINIMUM, number(3)),)),
+    "bounds that leave one number": Bounded(((MAXIMUM, number(9)), (MINIMUM, number(2)))),
+    "behind an activation": Bounded(((MINIMUM, number(7)), (MAXIMUM, number(-5))), activation=FuseCode.RELU),
+    "above an activation": Bounded(((MAXIMUM, number(2)),), activation=FuseCode.RELU),
+    "below an activation": Bounded(((MINIMUM, number(-2)),), activation=FuseCode.RELU),
+    "behind an ADD": Bounded(((MAXIMUM, number(-5)), (MINIMUM, number(7))), has_residual=True),
+    "depthwise": Bounded(((MAXIMUM, number(-5)), (MINIMUM, number(7))), OperationCode.DEPTHWISE_CONV_2D),
+    "few channels": Bounded(((MAXIMUM, number(-5)), (MINIMUM, number(7))), depth=3),
+    "halves": Bounded(((MAXIMUM, number(-5)), (MINIMUM, number(7))), code=OperandCode.TENSOR_FLOAT16),
+    "an infinity": Bounded(((MAXIMUM, number(-np.inf)), (MINIMUM, number(np.inf)))),
+}
+BOUNDED_APART = {
+    "a number for each channel": Bounded(((MINIMUM, np.arange(DEPTH, dtype=np.float32)),)),
+    "no number": Bounded(((MINIMUM, number(np.nan)),)),
+    "what others read": Bounded(((MINIMUM, number(3)),), is_read_between=True),
+}
+
+
+def check_bounded(device: Device, bounded: Bounded) -> None:
+    model, inputs, expected = bounded.graph()
+    outputs = [model.main.operands[index] for index in model.main.output_indexes]
+    results = [np.zeros(one.dimensions, dtype_of(one.type)) for one in outputs]
+    run(prepare(device, model), request(inputs, results))
+    if not np.isnan(expected).any():
+        np.testing.assert_array_equal(results[-1], expected)
+
+
+def command_count(bounded: Bounded, profile: DeviceProfile) -> int:
+    model, _, _ = bounded.graph()
+    lowering = Lowering(model, profile)
+    return len(lowering.lower(0, lowering.static_inputs()).commands)
+
+
+@pytest.mark.parametrize("bounded", BOUNDED.values(), ids=BOUNDED)
+def test_bounds_are_those_of_the_convolution(opencl_device: Device, bounded: Bounded) -> None:
+    for profile in (CPU_PROFILE, GPU_PROFILE):
+        assert command_count(bounded, profile) == 1
+    for device in (opencl_device, discrete(opencl_device)):
+        check_bounded(device, bounded)
+
+
+@pytest.mark.parametrize("bounded", BOUNDED_APART.values(), ids=BOUNDED_APART)
+def test_bounds_that_stay_apart(opencl_device: Device, bounded: Bounded) -> None:
+    for profile in (CPU_PROFILE, GPU_PROFILE):
+        assert command_count(bounded, profile) == 2
+    for device in (opencl_device, discrete(opencl_device)):
+        check_bounded(device, bounded)

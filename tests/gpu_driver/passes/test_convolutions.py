@@ -103,6 +103,50 @@ def test_a_convolution_of_every_nth_pixel_is_dilated(
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_bounds_of_batches_become_those_of_the_image(opencl_device: Device) -> None:
+    """Between reshapes, too, and whichever input the number is; as behind the gates of a WaveNet in 16 bits."""
+    step, length, depth = 3, 18, 4
+    sequence, filters = random_floats(2, length, 1, depth), random_floats(5, 1, 2, depth, seed=1)
+    graph = Network()
+    split = graph.to_batches(graph.input(sequence.shape), sequence.shape, (step, 1), ((step, 0), (0, 0)))
+    row = graph.temporary((2 * step, 1, length // step + 1, depth))
+    reshape(graph, split, (2 * step, 1, length // step + 1, depth), row)
+    inner = graph.convolved(row, filters, graph.temporary((2 * step, 1, length // step, 5)))
+    low, high = (graph.constant(np.array([bound], np.float32)) for bound in (-0.5, 0.25))
+    above = graph.temporary((2 * step, 1, length // step, 5))
+    graph.operation(OperationCode.MAXIMUM, [inner, low], above)
+    turned = graph.temporary((2 * step, length // step, 1, 5))
+    reshape(graph, above, (2 * step, length // step, 1, 5), turned)
+    below = graph.temporary((2 * step, length // step, 1, 5))
+    graph.operation(OperationCode.MINIMUM, [high, turned], below)
+    graph.from_batches(below, (step, 1), graph.output((2, length, 1, 5)))
+    assert [name for name in operations_left(graph.model()) if name != "RESHAPE"] == ["CONV_2D", "MAXIMUM", "MINIMUM"]
+    (result,) = results(opencl_device, graph.model(), [sequence])
+    wanted = np.clip(dilated(sequence, filters.transpose(0, 2, 1, 3), ((step, 0), (0, 0)), (step, 1)), -0.5, 0.25)
+    assert len(np.unique(wanted)) > 10
+    assert {wanted.min(), wanted.max()} == {-0.5, 0.25}
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("reason", ["numbers for channels", "another operation", "another reader"])
+def test_what_bounds_batches_by_more_than_a_number_stays(opencl_device: Device, reason: str) -> None:
+    block: tuple[int, int] = (2, 2)
+    image, filters = random_floats(1, 8, 8, 3), random_floats(4, 3, 3, 3, seed=1)
+    graph = Network()
+    split = graph.to_batches(graph.input(image.shape), image.shape, block, ((2, 2), (2, 2)))
+    inner = graph.convolved(split, filters, graph.temporary((4, 4, 4, 4)))
+    count = 4 if reason == "numbers for channels" else 1
+    bounds = np.linspace(0, 0.5, count).astype(np.float32)
+    bounded = graph.output((4, 4, 4, 4)) if reason == "another reader" else graph.temporary((4, 4, 4, 4))
+    code = OperationCode.POW if reason == "another operation" else OperationCode.MAXIMUM
+    graph.operation(code, [inner, graph.constant(bounds + (code == OperationCode.POW) * 2)], bounded)
+    graph.from_batches(bounded, block, graph.output((1, 8, 8, 4)))
+    assert operations_left(graph.model())[0] == "SPACE_TO_BATCH_ND"
+    wanted = dilated(image, filters, ((2, 2), (2, 2)), block)
+    wanted = wanted**2 if code == OperationCode.POW else np.maximum(wanted, bounds)
+    np.testing.assert_allclose(results(opencl_device, graph.model(), [image])[-1], wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_a_slice_of_more_than_the_padding_stays(opencl_device: Device) -> None:
     block, sides = (2, 2), ((0, 0), (0, 0))
     image, filters = random_floats(1, 8, 8, 3), random_floats(4, 3, 3, 3, seed=1)
