@@ -388,7 +388,8 @@ def test_a_stream_begins_at_a_state_that_is_set(reads_state: bool) -> None:
 def test_the_first_runs_of_rivals_leave_a_state_as_it_was(device: Device) -> None:
     """A session with several devices tries them on the first inputs."""
     interpreter = Interpreter(model_content=stateful_file(False), device="cpu")
-    with nn.load(stateful_file(False)).compile([device, reference_device()]) as session:
+    rivals = {one.name: one for one in (device, reference_device())}
+    with nn.load(stateful_file(False)).compile(list(rivals.values())) as session:
         state, source = np.array([[0.5, -0.25]], np.float32), np.ones((1, 3), np.float32)
         interpreter.allocate_tensors()
         interpreter.set_tensor(4, state)
