@@ -81,6 +81,7 @@ class Channel:
             for fd in descriptors:
                 os.fstat(fd)
         except Exception as error:
+            pass_interrupt(error)
             raise BadMessage(f"it cannot be sent: {error}") from error
         if len(descriptors) > MOST_DESCRIPTORS:
             raise BadMessage(f"at most {MOST_DESCRIPTORS} file descriptors can be sent at once, got {len(descriptors)}")
@@ -187,6 +188,7 @@ def _loaded(payload: bytes) -> object:
     try:
         return cast("object", _Unpickler(io.BytesIO(payload)).load())
     except Exception as error:
+        pass_interrupt(error)
         raise BadMessage(str(error)) from error
 
 

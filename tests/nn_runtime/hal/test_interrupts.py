@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from cpu_driver import operations
 from nn_runtime.codes import OperationCode
 from nn_runtime.execution import Execution
 from nn_runtime.failures import guarded
+from nn_runtime.hal import remote_channel
 from nn_runtime.hal.interrupts import pass_interrupt
 from nn_runtime.hal.remote_channel import Channel
 from nn_runtime.hal.types import HalError
@@ -120,6 +122,25 @@ def test_an_operation_of_the_cpu_driver_is_interrupted(monkeypatch: pytest.Monke
     signal.signal(signal.SIGINT, time_limit)
     with pytest.raises(TimeoutError, match="the time is up"):
         execution.compute()
+
+
+@pytest.mark.usefixtures("_handler_before")
+@pytest.mark.parametrize("function", ["_dumped", "_loaded"])
+def test_a_message_that_is_interrupted_is_no_bad_one(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupting(io.BytesIO):
+        def __init__(self, *_arguments: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    ours, theirs = socket.socketpair()
+    channel, other = Channel(ours), Channel(theirs)
+    if function == "_loaded":
+        other.send("question")
+    signal.signal(signal.SIGINT, time_limit)
+    monkeypatch.setattr(remote_channel.io, "BytesIO", Interrupting)
+    with pytest.raises(TimeoutError, match="the time is up"):
+        channel.receive() if function == "_loaded" else channel.send("question")
+    channel.close()
+    other.close()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no signal comes to a process that waits on this system")
