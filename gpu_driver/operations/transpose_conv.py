@@ -74,7 +74,8 @@ def _with_taps_in_every_phase(
 ) -> tuple[TransposeConvolution, BoundOperand]:
     """Return the filter with taps of 0 behind it where strides are larger, so that pixels that none reached have one.
 
-    Where these are too many for that, all stays as it is.
+    Where these are too many for that, all stays as it is. An infinity makes the pixels NaN that it reaches by taps of 0
+    alone.
     """
     height, width = max(g.filter_height, g.stride_height), max(g.filter_width, g.stride_width)
     own = g.filter_height * g.filter_width
