@@ -128,6 +128,7 @@
 #include "common/kept_lanes.h"
 #if T_IS_FLOAT
 #include "common/logarithm.h"
+#include "common/sine.h"
 #endif
 #include "common/elementwise_step.h"
 #include "common/mean_step.h"

@@ -17,23 +17,6 @@
 #include "common/logarithm.h"
 #include "common/sine.h"
 
-// Large ones are done one by one: PoCL 3.0's sin of a vector is wrong for small elements beside one of 1e7 and more.
-static inline float16 sine(float16 x)
-{
-    const int16 is_large = !(fabs(x) <= MOST_ANGLE);
-    float16 y = sine_16(select(x, (float16)0.0f, is_large));
-    if (any(is_large)) {
-        float angles[16], sines[16];
-        vstore16(x, 0, angles);
-        vstore16(y, 0, sines);
-        for (int k = 0; k < 16; ++k)
-            if (!(fabs(angles[k]) <= MOST_ANGLE))
-                sines[k] = sin(angles[k]);
-        y = vload16(0, sines);
-    }
-    return y;
-}
-
 MAP(unary_abs, fabs(x), )
 MAP(unary_neg, -x, )
 MAP(unary_exp, exp_16(x), )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from gpu_driver.chain.conversion import conversion_step
 from gpu_driver.chain.copying import copy_step, fill_step
-from gpu_driver.chain.kernel import CHAINED, chain_kernel, common_kernel, step_kernel
+from gpu_driver.chain.kernel import CHAINED, chain_kernel, common_kernel, step_kernel, truth_kernel
 from gpu_driver.chain.kinds import Function, Kind, Rescale, Round
 from gpu_driver.chain.launches import merge, redirected
 from gpu_driver.chain.step import STEP_FIELDS, Memory, Reading, Step, rows_of
@@ -41,4 +41,5 @@ __all__ = [
     "rows_of",
     "step_kernel",
     "tasks_of",
+    "truth_kernel",
 ]

@@ -17,6 +17,7 @@ from gpu_driver import byte_tables
 from gpu_driver.chain import byte_programs
 from gpu_driver.chain.kinds import From, Function, Kind
 from gpu_driver.chain.step import Instruction, Reading, Step, Walk, rows_of
+from nn_runtime.codes import OperandCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +89,7 @@ def step_of(
     table: of 256 elements for TABLE, 256 x 256 for PAIRS. low, high: bounds of the result. exact: as of an Instruction.
     """
     *outer, depth = output.dimensions or (1,)
-    walks = [walk_of(one.dimensions, output.dimensions) for one in operands]
+    walks, constants = _readings(operands, output, kernel)
     variable = [at for at, one in enumerate(operands) if not one.is_constant]
     if not variable or any(walk is None for walk in walks):
         return None
@@ -106,12 +107,51 @@ def step_of(
             which = From.CONSTANT
         else:
             residual = other
-        data = other.constant if which == From.CONSTANT else table
+        data = constants[at] if which == From.CONSTANT else table
         if data is not None and data.nbytes > _MOST_CONSTANT_BYTES:
             return None
         program.append(Instruction(function, which, walks[at], data, at < first, low, high, numbers or {}, exact=exact))
     memories = (operands[first],) if residual is None else (operands[first], residual)
     return program_step(kernel, output, memories, tuple(program), (math.prod(outer), depth))
+
+
+def select_step(
+    kernel: Kernel, output: BoundOperand, condition: BoundOperand, choices: Sequence[BoundOperand]
+) -> Step | None:
+    """Return the step of SELECT: the first choice where the condition holds, else the second; as `step_of`.
+
+    The condition is of truth values (`truths.py`), or a constant.
+    """
+    *outer, depth = output.dimensions or (1,)
+    first, second = choices
+    is_turned = condition.is_constant and first.is_constant  # so that it does not begin with a constant
+    if not condition.is_constant:
+        loaded, read = (condition, second), first
+    else:
+        loaded, read = (second, first) if is_turned else (first, second), condition
+    operands = *loaded, read
+    walks, data = _readings(operands, output, kernel)
+    if loaded[0].is_constant or any(walk is None for walk in walks):
+        return None
+    if is_turned and data[2] is not None:
+        data[2] = 1 - data[2]
+    if any(one is not None and one.nbytes > _MOST_CONSTANT_BYTES for one in data):
+        return None
+    memories = tuple(dict.fromkeys(one for one in operands if not one.is_constant))
+    places = [From.CONSTANT if one.is_constant else MEMORIES[memories.index(one)] for one in operands]
+    program = (
+        Instruction(Function.LOAD, places[0], walks[0]),
+        Instruction(Function.LOAD, places[1], walks[1], data[1], target=1),
+        Instruction(
+            Function.SELECT,
+            *(places[2], walks[2], data[2]),
+            reversed=read is condition,
+            low=-math.inf,
+            high=math.inf,
+            alternative=1,
+        ),
+    )
+    return program_step(kernel, output, memories, program, (math.prod(outer), depth))
 
 
 def mean_of_row(operand: Dimensions) -> tuple[Instruction, ...]:
@@ -169,6 +209,48 @@ def program_step(
         third=third,
         reads_third=reads_third,
     )
+
+
+def negation_step(kernel: Kernel, output: BoundOperand, source: BoundOperand) -> Step | None:
+    """Return the step of LOGICAL_NOT, whose truth values are 1 and 0; as `step_of`."""
+    *outer, depth = output.dimensions or (1,)
+    rows, zero = math.prod(outer), np.zeros(1, _real_type(kernel))
+    program = (
+        Instruction(Function.LOAD, From.SOURCE, Walk(rows, depth, rows, modulo=rows, step=1)),
+        Instruction(Function.EQUAL, From.CONSTANT, Walk(1, 1, rows), zero, low=-math.inf, high=math.inf),
+    )
+    return None if source.is_constant else program_step(kernel, output, (source,), program, (rows, depth))
+
+
+def _readings(
+    operands: Sequence[BoundOperand], output: BoundOperand, kernel: Kernel
+) -> tuple[list[Walk | None], list[Array | None]]:
+    """Return how each operand is read (None: it takes more than a Walk), and the data of constants as a kernel has it.
+
+    Truth values are real numbers then, equal elements one number.
+    """
+    walks: list[Walk | None] = []
+    constants: list[Array | None] = []
+    for one in operands:
+        data, dims = one.constant, one.dimensions
+        if data is not None and one.type == OperandCode.TENSOR_BOOL8:
+            data = (data != 0).astype(_real_type(kernel))
+        if data is not None and data.size > 1 and _are_equal(data):
+            data, dims = data.reshape(-1)[:1], (1,)
+        walks.append(walk_of(dims, output.dimensions))
+        constants.append(data)
+    return walks, constants
+
+
+def _are_equal(data: Array) -> bool:
+    """Whether all elements have the same bits."""
+    rows = np.ascontiguousarray(data).reshape(-1, 1).view(np.uint8)
+    return bool((rows == rows[0]).all())
+
+
+def _real_type(kernel: Kernel) -> type[np.float32 | np.float16]:
+    """Return the type of a kernel's elements, which are real numbers."""
+    return np.float16 if dict(kernel.defines)["T"] == "half" else np.float32
 
 
 def in_shape(step: Step, shape: tuple[int, int]) -> Step | None:
@@ -270,6 +352,7 @@ def _packed(program: Sequence[Instruction], at_once: int, *, of_bytes: bool) -> 
             "from": one.start,
             "to": one.target,
             "place": one.other,
+            "table": one.alternative,
             "is_narrow": int(one.is_narrow),
             "terms": one.constant.size if one.constant is not None and one.function == Function.POLYNOMIAL else 0,
             **one.numbers,

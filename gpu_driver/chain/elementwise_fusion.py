@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpu_driver.chain.step import Memory, Step
 
 _MOST_INSTRUCTIONS = 64
+_REGISTERED = (From.VALUE, From.NARROW)
 
 
 def fused(steps: Sequence[Step], memories: Memories) -> tuple[Step, ...]:
@@ -102,8 +103,12 @@ def _joined(steps: Sequence[Step], memories: Memories) -> Step | None:
     return joined and replace(joined, operations=tuple(one for step in steps for one in step.operations))
 
 
+def _is_choice(step: Step) -> bool:
+    return bool(step.program) and step.program[-1].function == Function.SELECT
+
+
 def _read_by(step: Step) -> list[Memory]:
-    return [step.source, *([] if step.residual is None else [step.residual])]
+    return [one for one in (step.source, step.residual, step.third) if one is not None]
 
 
 class _Registers:
@@ -186,24 +191,53 @@ class _Program:
     def add(self, step: Step) -> bool:
         """Add a step of one operation, if there is room for it."""
         reads = [self.memories.key(memory) for memory in _read_by(step)]
-        operands = self._operands(step, reads)
-        if operands is None:
+        operation = self._choice(step) if _is_choice(step) else self._operation(step, reads)
+        if operation is None:
             return False
-        own, other, beside = operands
-        start = own.other if own.operand == From.VALUE else self._load(step.source, own, other)
-        if start is None:
-            return False
-        if step.program[1].operand == From.VALUE:
-            other = replace(other, other=start)
-        elif beside is not None and self.registers.is_read_besides(reads, self.memories.key(beside)):
-            other = self._kept(beside, other, start)
         self.registers.release(reads)
         target = self.registers.free()
         if target is None:
             return False
-        self._append(replace(other, start=start, target=target))
+        self._append(replace(operation, target=target))
         self.registers.put_made(self.memories.key(step.output), target, self._makes_narrow(step))
         return len(self.instructions) <= _MOST_INSTRUCTIONS
+
+    def _operation(self, step: Step, reads: Sequence[int]) -> Instruction | None:
+        """Return the operation of a step, on what lies in registers or is loaded; None where there is no room."""
+        operands = self._operands(step, reads)
+        if operands is None:
+            return None
+        own, other, beside = operands
+        start = self._register(step.source, own, {other.other} if other.operand in _REGISTERED else set())
+        if start is None:
+            return None
+        if step.program[1].operand == From.VALUE:
+            other = replace(other, other=start)
+        elif beside is not None and self.registers.is_read_besides(reads, self.memories.key(beside)):
+            other = self._kept(beside, other, start)
+        return replace(other, start=start)
+
+    def _choice(self, step: Step) -> Instruction | None:
+        """Return SELECT as `_operation` does; it begins with two values."""
+        memories = dict(zip(MEMORIES, (step.source, step.residual, step.third), strict=True))
+        found: list[tuple[Memory | None, Instruction]] = []
+        for one in step.program:
+            memory = memories.get(From(one.operand))
+            read = one if memory is None else self._read(memory, one)
+            if read is None:
+                return None
+            found.append((memory, read))
+        *loads, (_, operation) = found
+        taken = {one.other for _, one in found if one.operand in _REGISTERED}
+        registers = []
+        for memory, load in loads:
+            register = self._register(memory, load, taken)
+            if register is None:
+                return None
+            registers.append(register)
+            taken.add(register)
+        start, alternative = registers
+        return None if self._makes_narrow(step) else replace(operation, start=start, alternative=alternative)
 
     def _makes_narrow(self, step: Step) -> bool:
         return step.output_shape[1] < self.depth
@@ -246,12 +280,14 @@ class _Program:
         self.operands[at:] = self.operands[at:] or [memory]
         return replace(instruction, operand=MEMORIES[at])
 
-    def _load(self, memory: Memory, own: Instruction, other: Instruction) -> int | None:
-        """Load what an operation begins with into a register, which is returned, beside that of its other operand."""
-        register = self.registers.free({other.other} if other.operand in (From.VALUE, From.NARROW) else ())
+    def _register(self, memory: Memory | None, load: Instruction, besides: Collection[int]) -> int | None:
+        """Return where that lies with which an operation begins; it is loaded, beside other registers, if need be."""
+        if load.operand == From.VALUE:
+            return load.other
+        register = self.registers.free(besides)
         if register is not None:
-            self.instructions.append(replace(own, target=register))
-            if _is_plain(own):
+            self.instructions.append(replace(load, target=register))
+            if memory is not None and _is_plain(load):
                 self.registers.put_loaded(self.memories.key(memory), register)
         return register
 

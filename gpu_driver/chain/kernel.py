@@ -32,7 +32,16 @@ def common_kernel(types: tuple[tuple[str, str | int], ...], device: DeviceProfil
 
 def step_kernel(output: BoundOperand, device: DeviceProfile) -> Kernel | None:
     """Return the kernel of steps with such a result; None where nothing is joined, or nothing of such numbers."""
-    if not device.builds_chains or device.tuning.chain_steps == 1 or output.type not in CHAINED:
+    if not _joins(device) or output.type not in CHAINED:
         return None
     types = ("T", ELEMENT_NAMES[OperandCode(output.type)]), ("QUANTIZED", int(output.type in QUANT8_TYPES))
     return common_kernel(types, device)
+
+
+def truth_kernel(device: DeviceProfile) -> Kernel | None:
+    """Return the kernel of steps on truth values alone, which are of real numbers; None where nothing is joined."""
+    return common_kernel((("T", "float"), ("QUANTIZED", 0)), device) if _joins(device) else None
+
+
+def _joins(device: DeviceProfile) -> bool:
+    return device.builds_chains and device.tuning.chain_steps > 1

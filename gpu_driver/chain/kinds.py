@@ -95,3 +95,9 @@ class Function(IntEnum):
     POLYNOMIAL = 23
     LOG = 24
     FLOOR = 25
+    SIN = 26
+    EQUAL = 27
+    NOT_EQUAL = 28
+    GREATER = 29
+    GREATER_EQUAL = 30
+    SELECT = 31

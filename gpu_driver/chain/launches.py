@@ -23,6 +23,7 @@ from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, CONVERSIONS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of, unit_of_epilogue
 from gpu_driver.chain.tiles import FEW_REGISTERS, Tiles, tiles_for, tiles_of_kernel
+from gpu_driver.chain.truths import with_truths
 from gpu_driver.convolution.packing import depthwise_block
 from gpu_driver.kernel import Images, Packed, Scratch, Zeroed, int32
 from gpu_driver.launch import Clock, Launch, Stage, Steps, memories_of
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array
 
 LINE_WORDS = 32
-_LOOK_AHEAD = 512
-"""So many commands are looked at for a longer run than the one that was found."""
 LEAST_GENERAL = 4
 """So many operations that are no products are worth the program of a chain."""
 
@@ -61,6 +60,7 @@ def merge(
     storage: the operand whose memory an operand uses, where it is another; boundary: operands used elsewhere too;
     unchanged: operands whose memory none of the commands writes.
     """
+    commands = with_truths(commands, functools.partial(_key, storage), boundary)
     commands = gathered(commands, functools.partial(_key, storage), unchanged)
     merger = _Merger(commands, storage, boundary, device)
     runs: list[range] = []
@@ -206,7 +206,7 @@ def _end_of_run(merger: _Merger, start: int, stop: int) -> int:
     run = _Run(merger, start)
     end = start
     for at in range(start, min(stop, start + merger.most_commands)):
-        if not run.takes(at) or at - end > _LOOK_AHEAD:
+        if not run.takes(at):
             break
         if at == start or run.buffers < BUFFERS:
             end = at + 1

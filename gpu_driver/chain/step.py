@@ -111,8 +111,8 @@ class Instruction:
     """One of common/elementwise_step.h. constant: what From.CONSTANT, TABLE and PAIRS read; coefficients of POLYNOMIAL.
 
     start, target, other: numbers of the values that it begins with, that it makes, and that VALUE reads, or NARROW, a
-    number for each row. is_narrow: it makes such numbers of such. exact: what it makes of codes (int64) of both
-    operands, of 8-bit tensors.
+    number for each row; alternative: of those that SELECT takes where its condition does not hold. is_narrow: it makes
+    such numbers of such. exact: what it makes of codes (int64) of both operands, of 8-bit tensors.
     """
 
     function: Function
@@ -126,6 +126,7 @@ class Instruction:
     start: int = 0
     target: int = 0
     other: int = 0
+    alternative: int = 0
     is_narrow: bool = False
     exact: Callable[[Array, Array], Array] | None = None
 

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver import chain
+from gpu_driver.chain import elementwise as programs
 from gpu_driver.kernel import int32
 from gpu_driver.launchers.broadcast import pairwise, refuse_pair
 from gpu_driver.operations import launches, supports
-from nn_runtime.operand import QUANT8_TYPES, dtype_of
+from nn_runtime.codes import OperandCode, OperationCode
+from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.operations.comparison import COMPARISONS
 from nn_runtime.quantization import dequantize
 
@@ -19,6 +23,15 @@ if TYPE_CHECKING:
     from gpu_driver.device_profile import DeviceProfile
     from gpu_driver.launch import Launch
     from nn_runtime.operand import Array
+
+_IN_CHAINS = {
+    OperationCode.EQUAL: chain.Function.EQUAL,
+    OperationCode.NOT_EQUAL: chain.Function.NOT_EQUAL,
+    OperationCode.GREATER: chain.Function.GREATER,
+    OperationCode.GREATER_EQUAL: chain.Function.GREATER_EQUAL,
+}
+_TURNED = {OperationCode.LESS: chain.Function.GREATER, OperationCode.LESS_EQUAL: chain.Function.GREATER_EQUAL}
+"""The same of the operands in the other order."""
 
 supports(*COMPARISONS)(refuse_pair)
 
@@ -29,7 +42,22 @@ def compare(op: BoundOperation, device: DeviceProfile) -> Launch:
     first, second = op.input("input0"), op.input("input1")
     tables = _places(first, second) if op.data_type in QUANT8_TYPES else None
     number = int32([int(code) for code in COMPARISONS].index(op.code))
-    return pairwise("compare", (first, second, op.outputs[0]), (number,), device, tables)
+    launch = pairwise("compare", (first, second, op.outputs[0]), (number,), device, tables)
+    return programs.joinable(launch, _chain_step(op, device))
+
+
+def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
+    operands, code = (op.input("input0"), op.input("input1")), OperationCode(op.code)
+    if op.data_type in FLOAT_TYPES:
+        kernel = chain.step_kernel(operands[0], device)
+    else:
+        kernel = chain.truth_kernel(device) if op.data_type == OperandCode.TENSOR_BOOL8 else None
+    if kernel is None:
+        return None
+    turned = _TURNED.get(code)
+    if turned is not None:
+        operands = operands[1], operands[0]
+    return programs.step_of(kernel, op.outputs[0], operands, turned or _IN_CHAINS[code], -math.inf, math.inf)
 
 
 def _places(first: BoundOperand, second: BoundOperand) -> tuple[Array, Array] | None:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver import chain
+from gpu_driver.chain import elementwise as programs
 from gpu_driver.kernel import int32
 from gpu_driver.launchers.broadcast import pairwise, refuse_pair
 from gpu_driver.operations import launches, supports
@@ -24,12 +27,18 @@ supports(OperationCode.LOGICAL_AND, OperationCode.LOGICAL_OR)(refuse_pair)
 @launches(OperationCode.LOGICAL_AND, OperationCode.LOGICAL_OR)
 def logical(op: BoundOperation, device: DeviceProfile) -> Launch:
     """LOGICAL_AND, LOGICAL_OR. BOOL8, any rank; the lesser or greater truth value, kernel broadcast.cl:extreme."""
-    operands = op.input("input0"), op.input("input1"), op.outputs[0]
-    either = int32(op.code == OperationCode.LOGICAL_OR)
-    return pairwise("extreme", operands, (either,), device)
+    operands, output = (op.input("input0"), op.input("input1")), op.outputs[0]
+    either, kernel = op.code == OperationCode.LOGICAL_OR, chain.truth_kernel(device)
+    launch = pairwise("extreme", (*operands, output), (int32(either),), device)
+    if kernel is None:
+        return launch
+    function = chain.Function.MAXIMUM if either else chain.Function.MINIMUM
+    return programs.joinable(launch, programs.step_of(kernel, output, operands, function, -math.inf, math.inf))
 
 
 @launches(OperationCode.LOGICAL_NOT)
 def logical_not(op: BoundOperation, device: DeviceProfile) -> Launch:
     """LOGICAL_NOT. BOOL8; kernel activation_table.cl:lookup."""
-    return lookup(op.input("input"), op.outputs[0], (np.arange(256) == 0).astype(np.uint8), device)
+    source, output, kernel = op.input("input"), op.outputs[0], chain.truth_kernel(device)
+    launch = lookup(source, output, (np.arange(256) == 0).astype(np.uint8), device)
+    return programs.joinable(launch, None if kernel is None else programs.negation_step(kernel, output, source))

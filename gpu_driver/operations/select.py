@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_driver import chain
+from gpu_driver.chain import elementwise as programs
 from gpu_driver.kernel import Kernel, Packed, int32
 from gpu_driver.launch import Launch
 from gpu_driver.operations import launches
 from gpu_driver.splits.vectors import by_vectors
 from gpu_driver.splits.worksize import linear
 from nn_runtime.codes import OperationCode
-from nn_runtime.operand import QUANT8_TYPES, dtype_of
+from nn_runtime.operand import FLOAT_TYPES, QUANT8_TYPES, dtype_of
 from nn_runtime.quantization import requantization_table
 
 if TYPE_CHECKING:
@@ -42,5 +44,8 @@ def select(op: BoundOperation, device: DeviceProfile) -> Launch:
             return Launch(Kernel("select.cl", "select_quant8", types), arguments, *sizes, bytes_moved=moved)
     if device.is_cpu:
         counts, sizes = by_vectors(output.count, device)
-        return Launch(Kernel("select.cl", "select_vectors", types), (*operands, *counts), *sizes, bytes_moved=moved)
+        launch = Launch(Kernel("select.cl", "select_vectors", types), (*operands, *counts), *sizes, bytes_moved=moved)
+        kernel = chain.step_kernel(output, device) if output.type in FLOAT_TYPES else None
+        step = None if kernel is None else programs.select_step(kernel, output, condition, choices)
+        return programs.joinable(launch, step)
     return Launch(Kernel("select.cl", "select_raw", types), (*operands, int32(output.count)), *sizes, bytes_moved=moved)

@@ -25,6 +25,7 @@ _IN_CHAINS = {
     OperationCode.LOG: chain.Function.LOG,
     OperationCode.NEG: chain.Function.NEG,
     OperationCode.RSQRT: chain.Function.RSQRT,
+    OperationCode.SIN: chain.Function.SIN,
     OperationCode.SQRT: chain.Function.SQRT,
 }
 

@@ -12,11 +12,12 @@
 //          at_once elements follow each of its own, counted from 1; 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
 //          alpha: of ELU; what MULTIPLY_ADD adds to products; zeros to offset: common/combine.h
+//          truth values, which comparisons make and SELECT reads: 1 and 0; table: of SELECT: which of the values it takes where there is a 0
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
 //          MEAN_OF_ROW: values[to] = the means of the rows of values[from]; narrow, as such values are: a vector for each row, all lanes alike
 // Needs    values are made before they are read; MEAN_OF_ROW: at_once 0, rows of 16 to WIDTH_OF_ROW elements
 // Exact    quantised: yes; float: each operation rounded to T, products to which MULTIPLY_ADD and POLYNOMIAL add only then; means of sums by
-//          lane; EXP, LOGISTIC, GATE, TANH, ELU as common/exponential.h, LOG as common/logarithm.h
+//          lane; EXP, LOGISTIC, GATE, TANH, ELU as common/exponential.h, LOG as common/logarithm.h, SIN as common/sine.h
 
 #if T_IS_FLOAT
 #define WIDTH 512 // elements computed at once, and of rows that are apart
@@ -58,6 +59,12 @@
 #define DO_POLYNOMIAL 23
 #define DO_LOG 24
 #define DO_FLOOR 25
+#define DO_SIN 26
+#define DO_EQUAL 27
+#define DO_NOT_EQUAL 28
+#define DO_GREATER 29
+#define DO_GREATER_EQUAL 30
+#define DO_SELECT 31
 
 #define FROM_NOTHING 0
 #define FROM_SOURCE 1
@@ -270,7 +277,7 @@ static inline void polynomial(global const float *terms, int count, int vectors,
     }
 }
 
-// a_is_one, b_is_one: whether one vector stands for all
+// a_is_one, b_is_one: whether one vector stands for all; c: what SELECT takes where a is 0
 #define PAIR(number, ...)                                                           \
     case number:                                                                    \
         if (a_is_one) {                                                             \
@@ -287,8 +294,9 @@ static inline void polynomial(global const float *terms, int count, int vectors,
     case number:                                                \
         EVERY_FOUR(const float16 x = a[v]; to[v] = __VA_ARGS__) \
         break;
-static inline void apply(const Columns *at, global const Instruction *i, int vectors, const float16 *a, const float16 *b, int a_is_one,
-                         int b_is_one, float16 *to)
+#define TRUTH(...) ((__VA_ARGS__) ? (float16)1.0f : (float16)0.0f)
+static inline void apply(const Columns *at, global const Instruction *i, int vectors, const float16 *a, const float16 *b, const float16 *c,
+                         int a_is_one, int b_is_one, float16 *to)
 {
     const float alpha = i->alpha;
     switch (i->function) {
@@ -300,10 +308,16 @@ static inline void apply(const Columns *at, global const Instruction *i, int vec
         PAIR(DO_MAXIMUM, x != x || x > y ? x : y)
         PAIR(DO_MINIMUM, x != x || x < y ? x : y)
         PAIR(DO_PRELU, x >= 0.0f ? x : x * y)
+        PAIR(DO_EQUAL, TRUTH(x == y))
+        PAIR(DO_NOT_EQUAL, TRUTH(x != y))
+        PAIR(DO_GREATER, TRUTH(x > y))
+        PAIR(DO_GREATER_EQUAL, TRUTH(x >= y))
+        PAIR(DO_SELECT, x != 0.0f ? y : c[v])
         SIMPLE(DO_CLAMP, x)
         SIMPLE(DO_ABS, fabs(x))
         SIMPLE(DO_NEG, -x)
         SIMPLE(DO_FLOOR, floor(x))
+        SIMPLE(DO_SIN, sine(x))
         SIMPLE(DO_EXP, exp_16(x))
         SIMPLE(DO_LOG, log_16(x))
         SIMPLE(DO_SQRT, sqrt(x))
@@ -415,7 +429,8 @@ static inline void compute(const Columns *at, global const Instruction *program,
             result = straight;
         const int is_reversed = i->reversed;
 #if T_IS_FLOAT
-        apply(at, i, vectors, is_reversed ? other : own, is_reversed ? own : other, is_one && is_reversed, is_one && !is_reversed, result);
+        apply(at, i, vectors, is_reversed ? other : own, is_reversed ? own : other, values[i->table], is_one && is_reversed,
+              is_one && !is_reversed, result);
 #else
         if (is_one)
             EVERY_FOUR(others[v] = others[0])

@@ -300,6 +300,10 @@ class Operator(OperatorInputs):
         """Return a boolean value as bytes 0 and 1; any other as it is."""
         return as_integers(self._builder, value)
 
+    def has_bytes(self, value: Value) -> bool:
+        """Whether `as_integers` has bytes for a value already."""
+        return self._builder.bytes_of(value) is not None
+
     def as_booleans(self, value: Value) -> Value:
         """Return where a value is not 0."""
         return as_booleans(self._builder, value)

@@ -128,4 +128,13 @@ def _cast(op: Operator) -> None:
     elif wanted.type == OperandCode.TENSOR_QUANT8_ASYMM and source.type in _WHOLE_NUMBERS:
         op.result(as_output(op, whole_numbers(op, source)))
     else:
-        op.result(op.emit(OperationCode.CAST, [plain(op, source)]))
+        op.result(_cast_plainly(op, source, wanted))
+
+
+def _cast_plainly(op: Operator, source: Value, wanted: Value) -> Value:
+    """Return the numbers in another type; truth values that are no bytes yet choose real numbers."""
+    is_chosen = source.type == OperandCode.TENSOR_BOOL8 and wanted.type == _REAL and source.data is None
+    if not is_chosen or op.has_bytes(source):
+        return op.emit(OperationCode.CAST, [plain(op, source)])
+    ones = constant(op.filled(source, 1, np.float32))
+    return op.emit(OperationCode.SELECT, [source, ones, op.zeros_like(source)])

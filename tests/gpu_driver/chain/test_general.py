@@ -219,7 +219,7 @@ def test_every_function_of_real_numbers(opencl_device: Device, code: OperandCode
     size = network.single(ABS, network.pair(ADD, x, network.constant((70,))))
     one = graph.constant(np.ones(1, dtype_of(code)), code)
     some = network.pair(ADD, size, one)
-    singles = [network.single(which, some) for which in (EXP, LOG, RSQRT, SQRT, NEG, HARD_SWISH)]
+    singles = [network.single(which, some) for which in (EXP, LOG, RSQRT, SQRT, NEG, HARD_SWISH, OperationCode.SIN)]
     elu = graph.temporary(network.dims, code)
     graph.operation(OperationCode.ELU, [x, graph.real(0.7) if code == FLOAT else graph.half(0.7)], elu)
     extremes = [graph.temporary(network.dims, code) for _ in range(2)]

@@ -36,8 +36,8 @@ def launches_of(graph: Graph, tuning: Tuning = CPU_PROFILE.tuning) -> list[Launc
 @pytest.mark.parametrize(
     ("before", "programs"),
     [
-        (4, ["chain.cl", "unary.cl", "chain.cl"]),
-        (2, ["elementwise.cl", "elementwise.cl", "unary.cl", "elementwise.cl"]),
+        (4, ["chain.cl", "normalization.cl", "chain.cl"]),
+        (2, ["elementwise.cl", "elementwise.cl", "normalization.cl", "elementwise.cl"]),
     ],
 )
 def test_an_operation_alone_is_done_by_a_program_that_others_need(before: int, programs: list[str]) -> None:
@@ -48,9 +48,9 @@ def test_an_operation_alone_is_done_by_a_program_that_others_need(before: int, p
         other = source if place == 0 else now
         now = graph.temporary(dims)
         graph.operation(MUL, [source, other, graph.integer(FuseCode.NONE)], now)
-    sine = graph.temporary(dims)
-    graph.operation(OperationCode.SIN, [now], sine)
-    graph.operation(ADD, [sine, source, graph.integer(FuseCode.NONE)], graph.output(dims))
+    normalised = graph.temporary(dims)
+    graph.operation(OperationCode.L2_NORMALIZATION, [now], normalised)
+    graph.operation(ADD, [normalised, source, graph.integer(FuseCode.NONE)], graph.output(dims))
     launches = launches_of(graph)
     assert [launch.kernel.source for launch in launches] == programs
     chains = {launch.kernel for launch in launches if launch.kernel.source == "chain.cl"}
@@ -187,10 +187,10 @@ def test_what_the_program_of_others_cannot_do_has_its_own(opencl_device: Device)
         operands = [now, graph.constant(weights), graph.constant(np.zeros(64, np.float32)), none]
         graph.operation(OperationCode.FULLY_CONNECTED, operands, made := graph.temporary(dims))
         now = made
-    graph.operation(OperationCode.SIN, [now], sine := graph.temporary(dims))
-    graph.operation(ADD, [sine, now, none], graph.output(dims))
-    assert [one.kernel.source for one in launches_of(graph)] == ["chain.cl", "unary.cl", "elementwise.cl"]
+    graph.operation(OperationCode.L2_NORMALIZATION, [now], normalised := graph.temporary(dims))
+    graph.operation(ADD, [normalised, now, none], graph.output(dims))
+    assert [one.kernel.source for one in launches_of(graph)] == ["chain.cl", "normalization.cl", "elementwise.cl"]
     data, result = np.random.default_rng(2).uniform(-1, 1, dims).astype(np.float32), np.empty(dims, np.float32)
     run(prepare(opencl_device, graph.model()), request([data], [result]))
     product = data.astype(np.float64) @ matrices[0].T @ matrices[1].T
-    np.testing.assert_allclose(result, np.sin(product) + product, atol=1e-5)
+    np.testing.assert_allclose(result, product / np.linalg.norm(product, axis=1, keepdims=True) + product, atol=1e-5)

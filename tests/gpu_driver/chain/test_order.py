@@ -16,13 +16,13 @@ from tests.gpu_driver.running import prepare, run
 if TYPE_CHECKING:
     from gpu_driver.driver import Device
 
-SIN, SUB = OperationCode.SIN, OperationCode.SUB
+NORMALIZE, SUB = OperationCode.L2_NORMALIZATION, OperationCode.SUB
 DIMS = (9, 64)
-CHAIN, ALONE, POWER = "chain.cl", "unary.cl", "broadcast.cl"
+CHAIN, ALONE, POWER = "chain.cl", "normalization.cl", "broadcast.cl"
 
 
 class Calculation:
-    """Operations of a chain, and sines and powers, which are not; beside every operand what it should hold."""
+    """Operations of a chain, and normalisations and powers, which are not; beside every operand what it should hold."""
 
     def __init__(self) -> None:
         self.graph = Graph()
@@ -43,10 +43,11 @@ class Calculation:
             first = made
         return first
 
-    def sine(self, source: int, *, is_output: bool = False) -> int:
+    def normalised(self, source: int, *, is_output: bool = False) -> int:
+        """Every row by its length."""
         made = self._made(is_output)
-        self.graph.operation(SIN, [source], made)
-        self.values[made] = np.sin(self.values[source])
+        self.graph.operation(NORMALIZE, [source], made)
+        self.values[made] = self.values[source] / np.linalg.norm(self.values[source], axis=-1, keepdims=True)
         return made
 
     def power(self, source: int, *, is_output: bool = False) -> int:
@@ -72,14 +73,14 @@ class Calculation:
 def test_what_needs_nothing_of_a_chain_is_done_before_it(opencl_device: Device) -> None:
     graph = Calculation()
     now = graph.chain(graph.x, graph.y)
-    graph.chain(now, graph.sine(graph.sine(graph.y)), is_output=True)
+    graph.chain(now, graph.normalised(graph.normalised(graph.y)), is_output=True)
     graph.check(opencl_device, [ALONE, ALONE, CHAIN])
 
 
 def test_what_a_chain_does_not_need_is_done_after_it(opencl_device: Device) -> None:
     graph = Calculation()
     now = graph.chain(graph.y, graph.x)
-    graph.sine(graph.chain(graph.x, now, 1), is_output=True)
+    graph.normalised(graph.chain(graph.x, now, 1), is_output=True)
     graph.chain(now, graph.y, is_output=True)
     graph.check(opencl_device, [CHAIN, ALONE])
 
@@ -88,18 +89,18 @@ def test_what_must_be_done_between_two_chains_stays_there(opencl_device: Device)
     graph = Calculation()
     now = graph.chain(graph.y, graph.x)
     number = graph.chain(graph.chain(graph.x, now, 1), now, 1)
-    graph.chain(graph.chain(graph.sine(number), graph.y), graph.x, is_output=True)
+    graph.chain(graph.chain(graph.normalised(number), graph.y), graph.x, is_output=True)
     graph.check(opencl_device, [CHAIN, ALONE, CHAIN])
 
 
 def test_what_writes_where_a_chain_reads_is_done_after_it(opencl_device: Device) -> None:
-    """The second sine, in place of the first, which the chain before it reads."""
+    """The second normalisation, in place of the first, which the chain before it reads."""
     graph = Calculation()
     now = graph.chain(graph.y, graph.x)
     number = graph.chain(graph.chain(graph.x, now, 1), now, 1)
-    first = graph.sine(number)
+    first = graph.normalised(number)
     now = graph.chain(graph.y, first)
-    graph.chain(now, graph.sine(first), is_output=True)
+    graph.chain(now, graph.normalised(first), is_output=True)
     graph.check(opencl_device, [CHAIN, ALONE, CHAIN, ALONE, CHAIN])
 
 
@@ -113,12 +114,12 @@ def test_what_has_the_same_constant_may_change_places(opencl_device: Device) -> 
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_branches_share_the_chains_before_and_after(opencl_device: Device, is_first: bool) -> None:
-    """Both branches have a sine between chains: two chains, whatever the order of the model."""
+    """Both branches have a normalisation between chains: two chains, whatever the order of the model."""
     graph = Calculation()
-    first = graph.sine(graph.chain(graph.x, graph.chain(graph.y, graph.x), 1))
+    first = graph.normalised(graph.chain(graph.x, graph.chain(graph.y, graph.x), 1))
     if is_first:
         first = graph.chain(first, graph.y, is_output=True)
-    second = graph.sine(graph.chain(graph.y, graph.chain(graph.x, graph.y), 1))
+    second = graph.normalised(graph.chain(graph.y, graph.chain(graph.x, graph.y), 1))
     if not is_first:
         first = graph.chain(first, graph.y, is_output=True)
     graph.chain(second, first, is_output=True)
@@ -136,21 +137,29 @@ def test_what_the_device_measures_is_kept_until_all_is_done(opencl_device: Devic
         graph.operation(OperationCode.CONV_2D, [source, weights, bias, *map(graph.integer, numbers)], made)
         return made
 
-    def wave(source: int, size: tuple[int, ...]) -> int:
+    def scaled(source: int, size: tuple[int, ...]) -> int:
         made = graph.temporary(size)
-        graph.operation(OperationCode.SIN, [source], made)
+        graph.operation(NORMALIZE, [source], made)
         return made
 
     image = graph.input(dims)
     boxes, batch = graph.input((rows, 4 * classes)), graph.input((rows,), OperandCode.TENSOR_INT32)
     first = convolved(image)
-    ends = [convolved(convolved(wave(first, dims))) for _ in range(2)]
+    ends = [convolved(convolved(scaled(first, dims))) for _ in range(2)]
     graph.operation(OperationCode.ADD, [*ends, graph.integer(FuseCode.NONE)], graph.output(dims))
     scores = graph.input((rows, classes))
     limits = map(graph.real, (0.4, 0.5, 0.1))
     graph.operation(
         OperationCode.BOX_WITH_NMS_LIMIT,
-        [wave(scores, (rows, classes)), boxes, batch, graph.real(0.1), graph.integer(-1), graph.integer(0), *limits],
+        [
+            scaled(scores, (rows, classes)),
+            boxes,
+            batch,
+            graph.real(0.1),
+            graph.integer(-1),
+            graph.integer(0),
+            *limits,
+        ],
         *(graph.output((0,)), graph.output((0, 4))),
         *(graph.output((0,), OperandCode.TENSOR_INT32) for _ in range(2)),
     )
