@@ -2,7 +2,7 @@
 // chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, pooling, SOFTMAX, of bytes QUANTIZE and DEQUANTIZE; with GENERAL
 // element-wise operations, MEAN, what moves rows (TRANSPOSE, PAD, CONCATENATION, ...), resizing and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
 // Maths    of a step: convolve.h (convolve_bytes.h for bytes with DOT4), depthwise.h, depthwise_bytes.h, expanded.h, winograd.h, with constant,
-//          packed weights; average_step.h, softmax_step.h; for bytes quantize_step.h; with GENERAL elementwise_step.h, mean_step.h, copy_step.h, greatest_step.h, resize_step.h,
+//          packed weights; average_step.h, softmax_step.h; for bytes quantize_step.h; with GENERAL elementwise_step.h, reduce_step.h, copy_step.h, greatest_step.h, resize_step.h,
 //          product_step.h, and with DOT4 for floats dynamic_step.h
 // Tensors  b0..b15: dense tensors of T, or of what a step says, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
@@ -131,7 +131,7 @@
 #include "common/sine.h"
 #endif
 #include "common/elementwise_step.h"
-#include "common/mean_step.h"
+#include "common/reduce_step.h"
 #include "common/copy_row.h"
 #define RAW JOIN(RAW_OF_, T)
 #include "common/turn_tile.h"
@@ -171,7 +171,7 @@
 #define KIND_QUANTIZE 8
 #define KIND_DEQUANTIZE 9
 #define KIND_ELEMENTWISE 10
-#define KIND_MEAN 11
+#define KIND_REDUCE 11
 #define KIND_COPY 12
 #define KIND_PACK 13
 #define KIND_MULTIPLY 14
@@ -292,8 +292,8 @@ static __attribute__((noinline)) void run_general(const Step *s, global const St
     global T *dst = (global T *)(buffers[s->dst] + (size_t)s->dst_offset * 64);
     if (s->kind == KIND_ELEMENTWISE)
         elementwise(s, part, buffers, constants);
-    else if (s->kind == KIND_MEAN)
-        mean(s, part, src, dst, constants);
+    else if (s->kind == KIND_REDUCE)
+        reduce(s, part, src, dst, constants);
     else if (s->kind == KIND_COPY)
         copy_rows(s, part, src, dst, constants);
     else if (s->kind == KIND_TURN)

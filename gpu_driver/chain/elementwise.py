@@ -16,8 +16,8 @@ import numpy as np
 from gpu_driver import byte_tables
 from gpu_driver.chain import byte_programs
 from gpu_driver.chain.kinds import From, Function, Kind
+from gpu_driver.chain.readings import LEAST_ROW, readings_of, real_type
 from gpu_driver.chain.step import Instruction, Reading, Step, Walk, rows_of
-from nn_runtime.codes import OperandCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,6 @@ _FIELDS = (
 )
 _ALIGNMENT = 64
 _VECTOR = 16
-_LEAST_ROW = 16
 _WIDTH, _WIDTH_OF_BYTES = 512, 2048
 """Elements that are computed at once, as common/elementwise_step.h has them."""
 _WIDTH_OF_ROW = 1024
@@ -51,26 +50,9 @@ _COPIED_WIDTHS = 13
 _ROWS_WORTH_COPIES = 16
 """Else such a row is read where it lies, if a few rows are too wide to be one."""
 _MOST_ELEMENTS_OF_A_ROW = 16384
-_MOST_CONSTANT_BYTES = 1 << 20
 REGISTERS = 4
 """Values that an instruction can begin with, as common/elementwise_step.h has them."""
 MEMORIES = (From.SOURCE, From.RESIDUAL, From.THIRD)
-
-
-def walk_of(operand: Dimensions, output: Dimensions) -> Walk | None:
-    """Return how an operand is read where it is broadcast to the output, None if it takes more than a Walk."""
-    *outer, depth = output or (1,)
-    dims = (1,) * (len(outer) + 1 - len(operand)) + operand
-    if len(dims) != len(outer) + 1:
-        return None
-    own = [at for at, size in enumerate(dims[:-1]) if size > 1]
-    first, last = (own[0], own[-1] + 1) if own else (0, 0)
-    if list(dims[first:last]) != list(outer[first:last]):
-        return None
-    rows = math.prod(outer)
-    modulo, divide = math.prod(outer[first:last]), math.prod(outer[last:]) if own else 1
-    is_vector = dims[-1] == depth and math.prod(dims) > 1
-    return Walk(math.prod(dims[:-1]), dims[-1], rows, divide, modulo, int(is_vector))
 
 
 def step_of(
@@ -88,11 +70,11 @@ def step_of(
 
     table: of 256 elements for TABLE, 256 x 256 for PAIRS. low, high: bounds of the result. exact: as of an Instruction.
     """
-    *outer, depth = output.dimensions or (1,)
-    walks, constants = _readings(operands, output, kernel)
+    readings = readings_of(operands, output, kernel)
     variable = [at for at, one in enumerate(operands) if not one.is_constant]
-    if not variable or any(walk is None for walk in walks):
+    if readings is None or not variable:
         return None
+    walks = readings.walks
     first = variable[0]
     program = [Instruction(Function.LOAD, From.SOURCE, walks[first])]
     others = [at for at in range(len(operands)) if at != first]
@@ -107,12 +89,10 @@ def step_of(
             which = From.CONSTANT
         else:
             residual = other
-        data = constants[at] if which == From.CONSTANT else table
-        if data is not None and data.nbytes > _MOST_CONSTANT_BYTES:
-            return None
+        data = readings.constants[at] if which == From.CONSTANT else table
         program.append(Instruction(function, which, walks[at], data, at < first, low, high, numbers or {}, exact=exact))
     memories = (operands[first],) if residual is None else (operands[first], residual)
-    return program_step(kernel, output, memories, tuple(program), (math.prod(outer), depth))
+    return program_step(kernel, output, memories, tuple(program), readings.shape)
 
 
 def select_step(
@@ -122,7 +102,6 @@ def select_step(
 
     The condition is of truth values (`truths.py`), or a constant.
     """
-    *outer, depth = output.dimensions or (1,)
     first, second = choices
     is_turned = condition.is_constant and first.is_constant  # so that it does not begin with a constant
     if not condition.is_constant:
@@ -130,42 +109,44 @@ def select_step(
     else:
         loaded, read = (second, first) if is_turned else (first, second), condition
     operands = *loaded, read
-    walks, data = _readings(operands, output, kernel)
-    if loaded[0].is_constant or any(walk is None for walk in walks):
+    readings = readings_of(operands, output, kernel)
+    if readings is None or loaded[0].is_constant:
         return None
-    if is_turned and data[2] is not None:
-        data[2] = 1 - data[2]
-    if any(one is not None and one.nbytes > _MOST_CONSTANT_BYTES for one in data):
-        return None
+    walks, (_, other, given) = readings.walks, readings.constants
+    if is_turned and given is not None:
+        given = 1 - given
     memories = tuple(dict.fromkeys(one for one in operands if not one.is_constant))
     places = [From.CONSTANT if one.is_constant else MEMORIES[memories.index(one)] for one in operands]
     program = (
         Instruction(Function.LOAD, places[0], walks[0]),
-        Instruction(Function.LOAD, places[1], walks[1], data[1], target=1),
+        Instruction(Function.LOAD, places[1], walks[1], other, target=1),
         Instruction(
             Function.SELECT,
-            *(places[2], walks[2], data[2]),
+            *(places[2], walks[2], given),
             reversed=read is condition,
             low=-math.inf,
             high=math.inf,
             alternative=1,
         ),
     )
-    return program_step(kernel, output, memories, program, (math.prod(outer), depth))
+    return program_step(kernel, output, memories, program, readings.shape)
 
 
-def mean_of_row(operand: Dimensions) -> tuple[Instruction, ...]:
-    """Return the instructions that make of every row of an operand its mean; none where its rows do not fit at once."""
+def sum_of_row(operand: Dimensions, divisor: int) -> tuple[Instruction, ...]:
+    """Return the instructions that make of every row of an operand its sum over a divisor; none for longer rows."""
     rows, depth = math.prod(operand[:-1]), operand[-1]
-    if not _LEAST_ROW <= depth <= _WIDTH_OF_ROW:
+    if not LEAST_ROW <= depth <= _WIDTH_OF_ROW:
         return ()
     walk = Walk(rows, depth, rows, modulo=rows, step=1)
-    return Instruction(Function.LOAD, From.SOURCE, walk), Instruction(Function.MEAN_OF_ROW)
+    return (
+        Instruction(Function.LOAD, From.SOURCE, walk),
+        Instruction(Function.SUM_OF_ROW, numbers={"alpha": float(divisor)}),
+    )
 
 
-def has_mean(program: Sequence[Instruction]) -> bool:
+def has_sum(program: Sequence[Instruction]) -> bool:
     """Whether a program needs all of a row at once."""
-    return any(one.function == Function.MEAN_OF_ROW for one in program)
+    return any(one.function == Function.SUM_OF_ROW for one in program)
 
 
 def joinable(launch: Launch, step: Step | None) -> Launch:
@@ -186,7 +167,7 @@ def program_step(
     operations = sum(one.function != Function.LOAD for one in program)
     program = _simplified(program, kernel)
     at_once = _at_once(program, depth, _WIDTH if _byte_type(kernel) is None else _WIDTH_OF_BYTES)
-    if depth > _MOST_ELEMENTS_OF_A_ROW or not (at_once or depth >= _LEAST_ROW):
+    if depth > _MOST_ELEMENTS_OF_A_ROW or not (at_once or depth >= LEAST_ROW):
         return None
     source, residual, third = (*memories, None, None)[: len(MEMORIES)]
     if source is None:
@@ -214,43 +195,12 @@ def program_step(
 def negation_step(kernel: Kernel, output: BoundOperand, source: BoundOperand) -> Step | None:
     """Return the step of LOGICAL_NOT, whose truth values are 1 and 0; as `step_of`."""
     *outer, depth = output.dimensions or (1,)
-    rows, zero = math.prod(outer), np.zeros(1, _real_type(kernel))
+    rows, zero = math.prod(outer), np.zeros(1, real_type(kernel))
     program = (
         Instruction(Function.LOAD, From.SOURCE, Walk(rows, depth, rows, modulo=rows, step=1)),
         Instruction(Function.EQUAL, From.CONSTANT, Walk(1, 1, rows), zero, low=-math.inf, high=math.inf),
     )
     return None if source.is_constant else program_step(kernel, output, (source,), program, (rows, depth))
-
-
-def _readings(
-    operands: Sequence[BoundOperand], output: BoundOperand, kernel: Kernel
-) -> tuple[list[Walk | None], list[Array | None]]:
-    """Return how each operand is read (None: it takes more than a Walk), and the data of constants as a kernel has it.
-
-    Truth values are real numbers then, equal elements one number.
-    """
-    walks: list[Walk | None] = []
-    constants: list[Array | None] = []
-    for one in operands:
-        data, dims = one.constant, one.dimensions
-        if data is not None and one.type == OperandCode.TENSOR_BOOL8:
-            data = (data != 0).astype(_real_type(kernel))
-        if data is not None and data.size > 1 and _are_equal(data):
-            data, dims = data.reshape(-1)[:1], (1,)
-        walks.append(walk_of(dims, output.dimensions))
-        constants.append(data)
-    return walks, constants
-
-
-def _are_equal(data: Array) -> bool:
-    """Whether all elements have the same bits."""
-    rows = np.ascontiguousarray(data).reshape(-1, 1).view(np.uint8)
-    return bool((rows == rows[0]).all())
-
-
-def _real_type(kernel: Kernel) -> type[np.float32 | np.float16]:
-    """Return the type of a kernel's elements, which are real numbers."""
-    return np.float16 if dict(kernel.defines)["T"] == "half" else np.float32
 
 
 def in_shape(step: Step, shape: tuple[int, int]) -> Step | None:
@@ -268,7 +218,7 @@ def _vector_in_rows(
 ) -> tuple[tuple[int, int], tuple[Instruction, ...]]:
     """Return rows that cores can share, and the program for them, of one long row that knows elements only."""
     rows, size = shape
-    depth = next((depth for depth in range(_WIDTH, _LEAST_ROW - 1, -1) if size % depth == 0), size)
+    depth = next((depth for depth in range(_WIDTH, LEAST_ROW - 1, -1) if size % depth == 0), size)
     in_rows = _in_rows(program, (size // depth, depth)) if rows == 1 and size > _WIDTH else None
     return (shape, program) if in_rows is None else ((size // depth, depth), in_rows)
 
@@ -283,7 +233,7 @@ def _in_rows(program: Sequence[Instruction], shape: tuple[int, int]) -> tuple[In
             walk = Walk(rows, depth, rows, modulo=rows, step=1)
         elif walk is not None and walk.is_scalar:
             walk = Walk(1, 1, rows)
-        elif walk is not None or one.function == Function.MEAN_OF_ROW:
+        elif walk is not None or one.function == Function.SUM_OF_ROW:
             return None
         result.append(replace(one, walk=walk))
     return tuple(result)
@@ -315,7 +265,7 @@ def _byte_type(kernel: Kernel) -> np.dtype[np.generic] | None:
 def _at_once(program: Sequence[Instruction], depth: int, width: int) -> int:
     """Return how many elements of one long row of all rows are computed at once; 0 where rows must be apart."""
     others = [one for one in program if one.walk is not None and not (one.walk.is_plain or one.walk.is_scalar)]
-    if has_mean(program):
+    if has_sum(program):
         return 0
     if not others:
         return width

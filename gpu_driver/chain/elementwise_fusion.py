@@ -76,7 +76,7 @@ class _Users:
             is_narrow = means and step.output_shape == (shape[0], 1)
             if not step.program or not (is_narrow or _rows_gone_through(step) == shape):
                 break
-            means |= step.kind == Kind.MEAN
+            means |= step.kind == Kind.REDUCE
             end += 1
         return end
 
@@ -87,7 +87,7 @@ class _Users:
 
 def _rows_gone_through(step: Step) -> tuple[int, int]:
     """Return the rows and columns that the program of a step goes through."""
-    return step.input_shape if step.kind == Kind.MEAN else step.output_shape
+    return step.input_shape if step.kind == Kind.REDUCE else step.output_shape
 
 
 def _joined(steps: Sequence[Step], memories: Memories) -> Step | None:

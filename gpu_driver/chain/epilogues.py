@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_driver.chain.elementwise import has_mean
+from gpu_driver.chain.elementwise import has_sum
 from gpu_driver.chain.kinds import Kind
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _joined(first: Step, step: Step, memories: Memories) -> Step | None:
         first.kind not in _PRODUCTS
         or first.epilogue is not None
         or first.values.get("has_softmax")  # which comes last
-        or has_mean(step.program)  # a task may have a part of the channels
+        or has_sum(step.program)  # a task may have a part of the channels
         or first.output_shape != step.output_shape
     ):
         return None

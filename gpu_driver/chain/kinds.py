@@ -20,7 +20,7 @@ class Kind(IntEnum):
     QUANTIZE = 8
     DEQUANTIZE = 9
     ELEMENTWISE = 10
-    MEAN = 11
+    REDUCE = 11
     COPY = 12
     PACK = 13
     MULTIPLY = 14
@@ -89,7 +89,7 @@ class Function(IntEnum):
     ELU = 17
     PRELU = 18
     PAIRS = 19
-    MEAN_OF_ROW = 20
+    SUM_OF_ROW = 20
     MULTIPLY_ADD = 21
     GATE = 22
     POLYNOMIAL = 23

@@ -93,7 +93,8 @@ class _Merger:
         self._programs: dict[Kernel, Kernel] = {}
         self._used: dict[int, tuple[int, int]] = {}
         for at, command in enumerate(commands):
-            for memory in memories_of(command):
+            of_steps = (memory for step in self._steps_of[at] for memory in step.memories)  # scratch of its own, too
+            for memory in (*memories_of(command), *of_steps):
                 first, _ = self._used.setdefault(self._key(memory), (at, at))
                 self._used[self._key(memory)] = first, at
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_driver.chain.elementwise import program_step, walk_of
+from gpu_driver.chain.elementwise import program_step
 from gpu_driver.chain.kinds import From, Function, Kind
+from gpu_driver.chain.readings import walk_of
 from gpu_driver.chain.step import Instruction, Reading, Step, rows_of
 from gpu_driver.kernel import Scratch
 

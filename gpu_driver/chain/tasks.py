@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]
 """First and behind the last."""
 
-CONVOLUTION_BLOCK, DEPTHWISE_BLOCK, MEAN_BLOCK = 32, 16, 16
+CONVOLUTION_BLOCK, DEPTHWISE_BLOCK, REDUCE_BLOCK = 32, 16, 16
 FLOPS_PER_BYTE = 2
 """Moving a byte takes the time of so many operations."""
 LARGE_STEP_FLOPS = 8_000_000
@@ -32,7 +32,7 @@ HEAVY_WEIGHTS_BYTES = 500_000
 """More is better read by one core only, and once: it does not stay in a core's own caches beside the rest."""
 ROW_BY_ROW = frozenset(
     (
-        *(Kind.FLIP_SIGNS, Kind.QUANTIZE, Kind.DEQUANTIZE, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.MEAN),
+        *(Kind.FLIP_SIGNS, Kind.QUANTIZE, Kind.DEQUANTIZE, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.REDUCE),
         *(Kind.COPY, Kind.FILL, Kind.BILINEAR, Kind.NEAREST, Kind.RANGES, Kind.BYTES_OF_ROWS),
     )
 )
@@ -136,8 +136,8 @@ def unit_of(step: Step) -> tuple[int, int]:
     if step.kind == Kind.MULTIPLY_FEW:
         return step.geometry.output_width, step.output_shape[1] if step.values.get("has_softmax") else CONVOLUTION_BLOCK
     pixels = 1 if step.kind in ROW_BY_ROW else step.tile_pixels
-    if step.kind == Kind.MEAN:
-        return pixels, MEAN_BLOCK
+    if step.kind == Kind.REDUCE:
+        return pixels, REDUCE_BLOCK
     has_blocks = step.kind == Kind.CONVOLVE or step.is_winograd
     return pixels, CONVOLUTION_BLOCK if has_blocks else step.output_shape[1]
 

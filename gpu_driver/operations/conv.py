@@ -10,7 +10,7 @@ import numpy as np
 
 from gpu_driver import chain
 from gpu_driver.chain.dynamic import dynamic_steps
-from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
+from gpu_driver.chain.reductions import Scaling, fits_sum, reduction_step
 from gpu_driver.convolution import dynamic, packing, tiled, winograd
 from gpu_driver.convolution.float_rounding import FloatScaling, FloatSearch
 from gpu_driver.convolution.neighbours import with_full_lanes
@@ -414,16 +414,16 @@ def _mean_of_pictures(product: Product, device: DeviceProfile) -> chain.Step | N
     terms, weights, bias = g.filter_height * g.filter_width, product.weights.data, product.bias.data
     multipliers, exponents = product.multipliers()
     equal = all((values == values.flat[0]).all() for values in (weights, bias, multipliers, exponents))
-    if not equal or not fits_mean(terms, g.output_depth):
+    if not equal or not fits_sum(terms, g.output_depth):
         return None
     weight = int(weights.flat[0]) - product.weights.zero_point
     offset = int(bias.flat[0]) - product.source.zero_point * terms * weight
-    if 255 * terms * abs(weight) + abs(offset) >= 1 << 31:  # mean_step.h adds and multiplies in 32 bits
+    if 255 * terms * abs(weight) + abs(offset) >= 1 << 31:  # reduce_step.h adds and multiplies in 32 bits
         return None
     factor = int(multipliers.flat[0]), int(exponents.flat[0])
     low, high = (int(bound.item()) for bound in product.bounds())
     scaling = Scaling(weight, offset, *factor, product.output.zero_point, low, high)
-    return mean_step(kernel, product.source, product.output, (g.batches, terms, g.output_depth), scaling)
+    return reduction_step(kernel, product.source, product.output, (g.batches, terms, g.output_depth), scaling)
 
 
 def _fused_product(op: BoundOperation) -> Product:

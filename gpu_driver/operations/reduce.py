@@ -11,7 +11,7 @@ import numpy as np
 
 from gpu_driver import chain
 from gpu_driver.chain.elementwise import joinable
-from gpu_driver.chain.mean import Scaling, fits_mean, mean_step
+from gpu_driver.chain.reductions import Scaling, fits_extreme, fits_sum, reduction_step, sum_steps
 from gpu_driver.kernel import Kernel, int32, int_vector
 from gpu_driver.launch import Launch
 from gpu_driver.operations import launches, supports
@@ -47,6 +47,7 @@ _NUMBERS = {
     OperationCode.REDUCE_ALL: 4,
     OperationCode.REDUCE_ANY: 5,
 }
+_EXTREMES = {OperationCode.REDUCE_MAX: 1, OperationCode.REDUCE_MIN: -1}
 
 
 @supports(OperationCode.MEAN)
@@ -70,34 +71,39 @@ def mean(op: BoundOperation, device: DeviceProfile) -> Launch:
     multiplier = mean_multiplier(terms)
     factor = int_vector(multiplier.mantissa, multiplier.exponent)
     launch = _reduce("mean", op, (factor, int32(op.input("input").zero_point)), device)
-    return joinable(launch, _chain_step(op, device))
+    return replace(launch, steps=_steps_of_sum(op, terms, device))
 
 
-def _chain_step(op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
-    """Return what takes the place of a MEAN over neighbouring dimensions in a chain."""
-    source, output = op.input("input"), op.outputs[0]
-    dims, reduced = merged_axes(source.dimensions, reduction(op).axes)
-    kernel, terms = chain.step_kernel(output, device), _terms(op)
-    if kernel is None or len(reduced) != 1:
-        return None
-    outer, inner = math.prod(dims[: reduced[0]]), math.prod(dims[reduced[0] + 1 :])
-    if not fits_mean(terms, inner):
-        return None
-    scaling = Scaling()
-    if op.data_type in QUANT8_TYPES:
-        multiplier, info = mean_multiplier(terms), np.iinfo(dtype_of(output.type))
-        zero = source.zero_point
-        scaling = Scaling(
-            1, -zero * terms, multiplier.mantissa, multiplier.exponent, zero, int(info.min), int(info.max)
-        )
-    return mean_step(kernel, source, output, (outer, terms, inner), scaling)
+def _steps_of_sum(op: BoundOperation, divisor: int, device: DeviceProfile) -> tuple[chain.Step, ...]:
+    """Return what takes the place of a sum over neighbouring dimensions, or of a MEAN of bytes, in a chain."""
+    kernel, sizes = chain.step_kernel(op.outputs[0], device), _neighbours(op)
+    if kernel is None or sizes is None:
+        return ()
+    source, output, terms = op.input("input"), op.outputs[0], sizes[1]
+    if op.data_type not in QUANT8_TYPES:
+        return sum_steps(kernel, source, output, sizes, divisor)
+    if not fits_sum(terms, sizes[2]):
+        return ()
+    multiplier, zero = mean_multiplier(terms), source.zero_point
+    scaling = Scaling(1, -zero * terms, multiplier.mantissa, multiplier.exponent, zero, *_bounds(output))
+    return (reduction_step(kernel, source, output, sizes, scaling),)
 
 
 @launches(*_NUMBERS)
 def reduce(op: BoundOperation, device: DeviceProfile) -> Launch:
     """REDUCE_*. FLOAT32, FLOAT16, MAX and MIN also QUANT8, ALL and ANY BOOL8; kernels reduce.cl:reduce*."""
     launch = _reduce("reduce", op, (int32(_NUMBERS[OperationCode(op.code)]),), device)
-    return joinable(launch, _greatest_step(launch, op, device) if op.code == OperationCode.REDUCE_MAX else None)
+    if op.code == OperationCode.REDUCE_SUM:
+        return replace(launch, steps=_steps_of_sum(op, 1, device))
+    return joinable(launch, _step_of_extreme(launch, op, device) if op.code in _EXTREMES else None)
+
+
+def _neighbours(op: BoundOperation) -> tuple[int, int, int] | None:
+    """Return [outer, terms, inner] where all that is reduced lies together."""
+    dims, reduced = merged_axes(op.dimensions("input"), reduction(op).axes)
+    if len(reduced) != 1:
+        return None
+    return math.prod(dims[: reduced[0]]), dims[reduced[0]], math.prod(dims[reduced[0] + 1 :])
 
 
 def _makes_reals(op: BoundOperation) -> bool:
@@ -111,30 +117,34 @@ def _sum_of_bytes(op: BoundOperation, divisor: int, device: DeviceProfile) -> La
     return _reduce("mean", op, (factor, int32(source.zero_point)), device)
 
 
-def _greatest_step(launch: Launch, op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
-    """Return what takes the place of a REDUCE_MAX over neighbouring dimensions before long rows in a chain."""
+def _step_of_extreme(launch: Launch, op: BoundOperation, device: DeviceProfile) -> chain.Step | None:
+    """Return what takes the place of a REDUCE_MAX or REDUCE_MIN in a chain: of rows, or REDUCE_MAX before long rows."""
     source, output = op.input("input"), op.outputs[0]
-    dims, reduced = merged_axes(source.dimensions, reduction(op).axes)
-    kernel = chain.step_kernel(output, device)
-    if kernel is None or len(reduced) != 1 or reduced[0] == len(dims) - 1 or dims[-1] < LANES:
+    kernel, sizes = chain.step_kernel(output, device), _neighbours(op)
+    if kernel is None or sizes is None:
         return None
-    outer, terms, inner = math.prod(dims[: reduced[0]]), dims[reduced[0]], dims[-1]
+    outer, terms, inner = sizes
+    if fits_extreme(terms, inner):
+        return reduction_step(kernel, source, output, sizes, Scaling(extreme=_EXTREMES[OperationCode(op.code)]))
+    if op.code != OperationCode.REDUCE_MAX or source.dimensions[-1] < LANES or inner == 1:
+        return None
     line = replace(chain.rows_of(1, inner), input_width=terms, filter_width=terms)
+    low, high = (-math.inf, math.inf) if op.data_type in FLOAT_TYPES else _bounds(output)
     return chain.Step(
         kernel,
         chain.Kind.GREATEST,
         source,
         output,
         geometry=replace(line, input_height=outer, output_height=outer),
-        values={"low": -math.inf, "high": math.inf} if op.data_type in FLOAT_TYPES else _codes(output),
+        values={"low": low, "high": high},
         flops=launch.flops,
         bytes_moved=launch.bytes_moved,
     )
 
 
-def _codes(output: BoundOperand) -> dict[str, int]:
+def _bounds(output: BoundOperand) -> tuple[int, int]:
     info = np.iinfo(dtype_of(output.type))
-    return {"low": int(info.min), "high": int(info.max)}
+    return int(info.min), int(info.max)
 
 
 def _reduce(kernel: str, op: BoundOperation, parameters: tuple[Argument, ...], device: DeviceProfile) -> Launch:

@@ -14,9 +14,10 @@
 //          alpha: of ELU; what MULTIPLY_ADD adds to products; zeros to offset: common/combine.h
 //          truth values, which comparisons make and SELECT reads: 1 and 0; table: of SELECT: which of the values it takes where there is a 0
 //          weights: the instructions (gpu_driver/chain/elementwise.py), so many as `instructions` says
-//          MEAN_OF_ROW: values[to] = the means of the rows of values[from]; narrow, as such values are: a vector for each row, all lanes alike
-// Needs    values are made before they are read; MEAN_OF_ROW: at_once 0, rows of 16 to WIDTH_OF_ROW elements
-// Exact    quantised: yes; float: each operation rounded to T, products to which MULTIPLY_ADD and POLYNOMIAL add only then; means of sums by
+//          SUM_OF_ROW: values[to] = the sums of the rows of values[from] / alpha; narrow, as such values are: a vector for each row, all lanes
+//          alike
+// Needs    values are made before they are read; SUM_OF_ROW: at_once 0, rows of 16 to WIDTH_OF_ROW elements
+// Exact    quantised: yes; float: each operation rounded to T, products to which MULTIPLY_ADD and POLYNOMIAL add only then; sums by
 //          lane; EXP, LOGISTIC, GATE, TANH, ELU as common/exponential.h, LOG as common/logarithm.h, SIN as common/sine.h
 
 #if T_IS_FLOAT
@@ -53,7 +54,7 @@
 #define DO_ELU 17
 #define DO_PRELU 18
 #define DO_PAIRS 19
-#define DO_MEAN_OF_ROW 20
+#define DO_SUM_OF_ROW 20
 #define DO_MULTIPLY_ADD 21
 #define DO_GATE 22
 #define DO_POLYNOMIAL 23
@@ -214,8 +215,8 @@ static inline int load_operand(const Columns *at, global const Instruction *i, K
 }
 
 #if T_IS_FLOAT
-// means: may be the values
-static inline void means_of_rows(const Columns *at, const float16 *values, float16 *means)
+// sums: each over `divisor`; may be the values
+static inline void sums_of_rows(const Columns *at, float divisor, const float16 *values, float16 *sums)
 {
     const int before = at->of_row - 1, depth = at->last + 16;
     // The last vector of a row begins with what the one before has, too.
@@ -234,10 +235,10 @@ static inline void means_of_rows(const Columns *at, const float16 *values, float
         lanes = (lanes + more[0]) + (more[1] + more[2]);
         const float8 eight = lanes.lo + lanes.hi;
         const float4 four = eight.lo + eight.hi;
-        means[r] = ROUND16((float16)((four.x + four.y + (four.z + four.w)) / (float)depth));
+        sums[r] = ROUND16((float16)((four.x + four.y + (four.z + four.w)) / divisor));
     }
     for (int r = at->rows; r < padded(at->rows); ++r)
-        means[r] = means[at->rows - 1];
+        sums[r] = sums[at->rows - 1];
 }
 
 // As load_operand.
@@ -393,8 +394,8 @@ static inline void compute(const Columns *at, global const Instruction *program,
         KEPT_T16 *result = rooms[i->to];
 #if T_IS_FLOAT
         const int vectors = padded(i->is_narrow ? at->rows : at->vectors);
-        if (i->function == DO_MEAN_OF_ROW) {
-            means_of_rows(at, own, result);
+        if (i->function == DO_SUM_OF_ROW) {
+            sums_of_rows(at, i->alpha, own, result);
             values[i->to] = result;
             continue;
         }

@@ -17,6 +17,7 @@ from gpu_driver.chain import elementwise
 from gpu_driver.chain import step as chain_step
 from gpu_driver.chain.kinds import From, Function
 from gpu_driver.chain.memory import BUFFERS
+from gpu_driver.chain.readings import walk_of
 from gpu_driver.launch import Launch
 from gpu_driver.lowering import Lowering
 from nn_runtime.codes import FuseCode, OperandCode, OperationCode, PaddingCode
@@ -496,13 +497,13 @@ def test_walks_of_broadcast_operands() -> None:
     """Every element of the output finds the one that numpy's broadcasting gives."""
     output = (3, 2, 4)
     for dims in itertools.product((1, 3), (1, 2), (1, 4)):
-        walk = elementwise.walk_of(dims, output)
+        walk = walk_of(dims, output)
         numbers = np.arange(np.prod(dims)).reshape(dims)
         rows, columns = np.arange(6)[:, np.newaxis], np.arange(4)
         assert walk is not None
         found = rows // walk.divide % walk.modulo * walk.depth + columns * walk.step
         assert np.array_equal(numbers.ravel()[found], np.broadcast_to(numbers, output).reshape(6, 4))
-    assert elementwise.walk_of((2, 1, 3, 4), (2, 5, 3, 4)) is None
+    assert walk_of((2, 1, 3, 4), (2, 5, 3, 4)) is None
 
 
 @pytest.mark.parametrize("window", [(2, 2, 1), (3, 2, 1), (3, 1, 1), (5, 3, 2)], ids=str)

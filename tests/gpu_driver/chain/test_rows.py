@@ -158,7 +158,7 @@ def test_a_normalisation_is_one_step(opencl_device: Device, code: OperandCode, d
     rows = Rows(dims, code)
     rows.finish(rows.normalised(rows.input()))
     (step,) = rows.steps()
-    assert functions_of(step).count(Function.MEAN_OF_ROW) == 2
+    assert functions_of(step).count(Function.SUM_OF_ROW) == 2
     assert step.kind == Kind.ELEMENTWISE
     assert len(step.operations) == 13
     rows.check(opencl_device)
@@ -197,7 +197,7 @@ def test_fractions_are_one_step(opencl_device: Device, code: OperandCode) -> Non
 def test_rows_that_do_not_fit_take_more_steps(opencl_device: Device, dims: Dimensions) -> None:
     rows = Rows(dims)
     rows.finish(rows.normalised(rows.input()))
-    assert sum(step.kind == Kind.MEAN for step in rows.steps()) == 2
+    assert sum(step.kind == Kind.REDUCE for step in rows.steps()) == 2
     rows.check(opencl_device)
 
 
@@ -207,7 +207,7 @@ def test_a_mean_that_others_read_is_a_step_of_its_own(opencl_device: Device, dep
     x = rows.input()
     mean = rows.mean(x)
     rows.finish(rows.pair(SUB, x, mean), mean)
-    assert Kind.MEAN in [step.kind for step in rows.steps()]
+    assert Kind.REDUCE in [step.kind for step in rows.steps()]
     rows.check(opencl_device)
 
 
@@ -421,7 +421,7 @@ def test_numbers_of_rows_as_a_row_are_no_numbers_of_rows(opencl_device: Device) 
     rows.graph.operation(OperationCode.RESHAPE, [mean, shape], row)
     difference = rows.pair(SUB, x, (row, values.reshape(1, 32)))
     rows.finish(rows.pair(ADD, rows.pair(MUL, difference, x), difference))
-    assert [step.kind for step in rows.steps()] == [Kind.MEAN, Kind.ELEMENTWISE]
+    assert [step.kind for step in rows.steps()] == [Kind.REDUCE, Kind.ELEMENTWISE]
     rows.check(opencl_device)
 
 
@@ -459,3 +459,77 @@ def test_drawn_programs_give_what_float64_gives(opencl_device: Device, dims: Dim
             full.append(rows.pair(code, one, two, fuse))
     rows.finish(*[one for one in full[3:] if one[1].shape == dims][-2:])
     rows.check(opencl_device)
+
+
+class Reduced(Rows):
+    """Rows whose reductions are checked."""
+
+    def reduced(self, code: OperationCode, a: Number, axes: tuple[int, ...]) -> Number:
+        function = {
+            OperationCode.REDUCE_SUM: np.sum,
+            OperationCode.MEAN: np.mean,
+            OperationCode.REDUCE_MAX: np.max,
+            OperationCode.REDUCE_MIN: np.min,
+        }[code]
+        expected = function(a[1], axes, keepdims=True)
+        made = self.graph.temporary(expected.shape, self.code)
+        numbers = self.graph.constant(np.array(axes, np.int32))
+        keeps = self.graph.integer(1) if code == OperationCode.MEAN else self.graph.flag(True)
+        self.graph.operation(code, [a[0], numbers, keeps], made)
+        return made, expected
+
+
+REDUCTIONS = [OperationCode.REDUCE_SUM, OperationCode.MEAN, OperationCode.REDUCE_MAX, OperationCode.REDUCE_MIN]
+
+
+@pytest.mark.parametrize("dims", [(3, 5, 16), (7, 130), (2, 33, 100)], ids=str)
+@pytest.mark.parametrize("which", REDUCTIONS, ids=lambda code: code.name)
+@pytest.mark.parametrize("code", [FLOAT, HALF], ids=lambda code: code.name)
+def test_reductions_of_rows_are_steps(
+    opencl_device: Device, code: OperandCode, which: OperationCode, dims: Dimensions
+) -> None:
+    rows = Reduced(dims, code)
+    x = rows.single(OperationCode.NEG, rows.input())
+    reduced = rows.reduced(which, x, (len(dims) - 1,))
+    rows.finish(rows.pair(SUB, x, reduced), rows.pair(MUL, x, reduced))
+    assert not [step for step in rows.steps() if step.kind not in (Kind.ELEMENTWISE, Kind.REDUCE)]
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("which", [OperationCode.REDUCE_SUM, OperationCode.MEAN], ids=lambda code: code.name)
+@pytest.mark.parametrize("dims", [(1, 96, 112), (2, 2, 6000), (3, 50, 1000)], ids=str)
+def test_few_long_rows_are_summed_up_in_parts(opencl_device: Device, which: OperationCode, dims: Dimensions) -> None:
+    rows = Reduced(dims)
+    x = rows.single(OperationCode.NEG, rows.input())
+    total = rows.reduced(which, x, (1, 2))
+    rows.finish(rows.pair(DIV, x, total))
+    sums = [step for step in rows.steps() if step.kind == Kind.REDUCE]
+    assert len(sums) == 2
+    assert sums[0].output_shape[0] > dims[0] == sums[1].output_shape[0]
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize("which", [OperationCode.REDUCE_MAX, OperationCode.REDUCE_MIN], ids=lambda code: code.name)
+@pytest.mark.parametrize("place", [0, 15, 16, 30, None])
+def test_what_is_no_number_is_an_extreme(opencl_device: Device, which: OperationCode, place: int | None) -> None:
+    rows = Reduced((5, 31))
+    values = np.where(np.arange(31) % 2, -np.inf, np.inf).astype(np.float32) * np.ones((5, 1), np.float32)
+    if place is not None:
+        values[2, place] = np.nan
+    rows.inputs.append(values)
+    x = rows.single(OperationCode.NEG, (rows.graph.input(values.shape), values.astype(np.float64)))
+    y = rows.single(OperationCode.ABS, rows.input(5, 1))
+    rows.finish(rows.pair(MUL, rows.pair(ADD, rows.reduced(which, x, (1,)), y), y))
+    rows.check(opencl_device)
+
+
+@pytest.mark.parametrize(("groups", "queues"), [(1, 3), (2, 5)])
+def test_reductions_on_any_number_of_cores(
+    opencl_device: Device, monkeypatch: pytest.MonkeyPatch, groups: int, queues: int
+) -> None:
+    simulate_groups(monkeypatch, groups, queues)
+    for which in REDUCTIONS:
+        rows = Reduced((2, 64, 272))
+        x = rows.single(OperationCode.NEG, rows.input())
+        rows.finish(rows.pair(SUB, x, rows.reduced(which, x, (1, 2))), rows.reduced(which, x, (2,)))
+        rows.check(opencl_device)
