@@ -90,6 +90,11 @@ class Fault:
     number: int
     problem: str
 
+    @property
+    def size_bytes(self) -> int:
+        """Size of that int32."""
+        return 4
+
 
 Scalar: TypeAlias = np.generic
 """An argument by value: np.int32(3), np.float32(0.5), or an OpenCL vector as a structured numpy scalar."""

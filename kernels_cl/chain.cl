@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain.cl: CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD after them, pooling, SOFTMAX, of bytes QUANTIZE and DEQUANTIZE; with GENERAL
-// element-wise operations, MEAN, what moves rows (TRANSPOSE, PAD, CONCATENATION, ...), resizing and BATCH_MATMUL, too: any number one after the other, for CPU-type devices.
+// element-wise operations, sums, what moves rows (TRANSPOSE, PAD, GATHER, ...), resizing and BATCH_MATMUL, too: any number one after the other,
+// for CPU-type devices.
 // Maths    of a step: convolve.h (convolve_bytes.h for bytes with DOT4), depthwise.h, depthwise_bytes.h, expanded.h, winograd.h, with constant,
-//          packed weights; average_step.h, softmax_step.h; for bytes quantize_step.h; with GENERAL elementwise_step.h, reduce_step.h, copy_step.h, greatest_step.h, resize_step.h,
-//          product_step.h, and with DOT4 for floats dynamic_step.h
+//          packed weights; average_step.h, softmax_step.h; for bytes quantize_step.h; with GENERAL elementwise_step.h, reduce_step.h, copy_step.h,
+//          gather_step.h, greatest_step.h, resize_step.h, product_step.h, and with DOT4 for floats dynamic_step.h
 // Tensors  b0..b15: dense tensors of T, or of what a step says, at the places that the steps name (common/chain_step.h)
 //          steps, tasks, starts, waits: as gpu_driver/chain makes them; constants: weights and vectors of all steps, each 64-byte aligned
 //          tasks lie queue by queue, in a queue step by step: starts [queues, steps + 1]; waits: the tasks that tasks wait for
@@ -137,6 +138,8 @@
 #include "common/turn_tile.h"
 #include "common/move_neighbours.h"
 #include "common/copy_step.h"
+#include "common/place.h"
+#include "common/gather_step.h"
 #include "common/greatest.h"
 #include "common/greatest_step.h"
 #include "common/resize.h"
@@ -185,6 +188,7 @@
 #define KIND_BYTES_OF_ROWS 22
 #define KIND_MULTIPLY_BYTES 23
 #define KIND_MULTIPLY_FEW 24
+#define KIND_GATHER 25
 // Words between what different cores write: two lines of most caches, which some fetch together.
 #define LINE 32
 // Turns of waiting for its own next task after which a group looks at the queues of others, and turns between two such looks.
@@ -296,6 +300,9 @@ static __attribute__((noinline)) void run_general(const Step *s, global const St
         reduce(s, part, src, dst, constants);
     else if (s->kind == KIND_COPY)
         copy_rows(s, part, src, dst, constants);
+    else if (s->kind == KIND_GATHER)
+        gather(s, part, src, (global const int *)residual, dst, (volatile global int *)(buffers[s->third] + (size_t)s->third_offset * 64),
+               constants);
     else if (s->kind == KIND_TURN)
         turn(s, part, src, dst, constants);
     else if (s->kind == KIND_GREATEST)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gather.cl: GATHER, EMBEDDING_LOOKUP, HASHTABLE_LOOKUP: slices chosen by index, indices chosen by key.
-// Maths    gather, gather_rows: dst[o, n, i] = src[o, indices[n], i], of two sources one behind the other along the axis; negative
-//                       indices are NEGATIVE_*, others outside the axis are complained of (common/fault.h) and clamped to it
+// Maths    gather, gather_rows: dst[o, n, i] = src[o, indices[n], i], of two sources one behind the other along the axis; indices
+//                       as common/place.h
 //          find_keys: place[n] = first p with keys[p] == lookups[n], else -1; hits[n] = 1 or 0
 // Tensors  src [outer, front, inner] of T, behind [outer, axis - front, inner]: not read where front is axis;
 //          dst [outer, chosen, inner] of T, or of R, indices int [chosen]; dense row-major
@@ -18,7 +18,7 @@
 #error "gather.cl: define T"
 #endif
 
-#include "common/fault.h"
+#include "common/place.h"
 
 #ifdef R
 #define MOVED(value) (scale * (R)((value) - zero_point))
@@ -30,22 +30,6 @@
 #endif
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) kernel
-
-// What a negative index means: as any outside the axis; that there is nothing, so 0; or a place counted from the axis' end.
-#define NEGATIVE_WRONG 0
-#define NEGATIVE_MISSING 1
-#define NEGATIVE_FROM_END 2
-
-// The place of an index on the axis, -1 where there is nothing.
-static inline int place_of(int index, int axis, int negative, volatile global int *fault, int number)
-{
-    if (index < 0 && negative == NEGATIVE_MISSING)
-        return -1;
-    const int place = index < 0 && negative == NEGATIVE_FROM_END ? index + axis : index;
-    if (place < 0 || place >= axis)
-        complain(fault, number);
-    return clamp(place, 0, axis - 1);
-}
 
 // The slice at a place of the axis, of which the second source has what is behind `front`.
 static inline global const T *slice_at(global const T *src, global const T *behind, int place, int front, int inner)

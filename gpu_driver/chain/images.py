@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_driver.bound import BoundOperand
-from gpu_driver.kernel import Images
+from gpu_driver.kernel import Images, Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +44,8 @@ def one_image(steps: Sequence[Step]) -> tuple[Step, ...]:
     parts: dict[Memory, Images] = {}
 
     def part(memory: Memory) -> Images:
-        if isinstance(memory, Images):
-            raise TypeError("images of images")
+        if not isinstance(memory, BoundOperand | Scratch):
+            raise TypeError(f"images of {memory}")
         return parts.setdefault(memory, Images(memory, count))
 
     return tuple(

@@ -34,6 +34,7 @@ class Kind(IntEnum):
     BYTES_OF_ROWS = 22
     MULTIPLY_BYTES = 23
     MULTIPLY_FEW = 24
+    GATHER = 25
 
 
 class Rescale(IntEnum):

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gpu_driver.bound import BoundOperand
-    from gpu_driver.kernel import Images, Kernel, Scratch
+    from gpu_driver.kernel import Fault, Images, Kernel, Scratch
     from nn_runtime.operand import Array
 
-Memory: TypeAlias = "BoundOperand | Scratch | Images"
+Memory: TypeAlias = "BoundOperand | Scratch | Images | Fault"
 
 GENERAL = frozenset(kind for kind in Kind if kind >= Kind.ELEMENTWISE)
 """What convolutional networks can do without."""

@@ -33,7 +33,7 @@ HEAVY_WEIGHTS_BYTES = 500_000
 ROW_BY_ROW = frozenset(
     (
         *(Kind.FLIP_SIGNS, Kind.QUANTIZE, Kind.DEQUANTIZE, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.REDUCE),
-        *(Kind.COPY, Kind.FILL, Kind.BILINEAR, Kind.NEAREST, Kind.RANGES, Kind.BYTES_OF_ROWS),
+        *(Kind.COPY, Kind.FILL, Kind.BILINEAR, Kind.NEAREST, Kind.RANGES, Kind.BYTES_OF_ROWS, Kind.GATHER),
     )
 )
 """Steps that can be cut after any row; by themselves they are cut after rows that are tiles of others."""

@@ -9,11 +9,11 @@ from gpu_driver.kernel import Fault, Scratch, int32
 
 if TYPE_CHECKING:
     from gpu_driver.bound import BoundOperation
-    from gpu_driver.kernel import Argument
+    from gpu_driver.kernel import Scalar
 
 _INT_BYTES = 4
 
-Faults: TypeAlias = "tuple[Argument, Argument]"
+Faults: TypeAlias = "tuple[Fault | Scratch, Scalar]"
 """The arguments `fault` and `number` of a kernel."""
 
 

@@ -7,6 +7,8 @@ import math
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from gpu_driver import chain
+from gpu_driver.chain.gathering import gather_step
 from gpu_driver.kernel import Kernel, Scratch, float32, int32
 from gpu_driver.launch import Launch
 from gpu_driver.launchers.faults import complaints, no_complaints
@@ -124,5 +126,28 @@ def _gather(
     count = outer * chosen
     item_rows = per_item(count, device, inner)
     split = int32(count), int32(item_rows)
-    kernel = Kernel("gather.cl", "gather_rows", types)
-    return Launch(kernel, (*common, *split), (-(-count // item_rows),), (1,), bytes_moved=moved)
+    return Launch(
+        Kernel("gather.cl", "gather_rows", types),
+        (*common, *split),
+        (-(-count // item_rows),),
+        (1,),
+        bytes_moved=moved,
+        steps=_steps(source, behind, indices, output, axis, faults, device, negative),
+    )
+
+
+def _steps(
+    source: BoundOperand,
+    behind: BoundOperand | None,
+    indices: BoundOperand | Scratch,
+    output: BoundOperand,
+    axis: int,
+    faults: Faults,
+    device: DeviceProfile,
+    negative: _Negative,
+) -> tuple[chain.Step, ...]:
+    """Return what takes the place of a launch on one source in a chain, if it only moves elements."""
+    kernel = chain.step_kernel(output, device)
+    if kernel is None or behind is not None or isinstance(indices, Scratch) or output.type != source.type:
+        return ()
+    return (gather_step(kernel, (source, indices, output), axis, negative, faults),)
