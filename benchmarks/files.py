@@ -7,7 +7,8 @@
         gesture-app==0.1.1
     python benchmarks/files.py wheels/*.whl      measures all files of these wheels and writes docs/NETWORKS.md
 
-Files of a folder are under its name in the document: those that `keras_files.py` and `torch_files.py` make.
+Files of a folder are under its name in the document: those that `keras_files.py`, `torch_files.py` and
+`torch_module_files.py` make.
 Inputs are random. A file that LiteRT or we do not take has its reason in the document.
 """
 
@@ -46,8 +47,8 @@ HEADER = ("file", "PoCL ms", "Intel ms", "LiteRT ms", "PoCL / LiteRT", "Intel / 
 _INTRODUCTION = """\
 Written by `python benchmarks/files.py`; [PERFORMANCE.md](PERFORMANCE.md) has the networks with golden answers. These
 are `.tflite` files from wheels on PyPI, as their authors ship them, and of networks with random weights: Keras's, as
-TensorFlow's converter makes them (`benchmarks/keras_files.py`), and Hugging Face's, as PyTorch's exporter makes them
-(`benchmarks/torch_files.py`); with random inputs: our OpenCL driver on PoCL and on Intel's runtime, and LiteRT with
+TensorFlow's converter makes them (`benchmarks/keras_files.py`), Hugging Face's and some of PyTorch's own modules, as
+PyTorch's exporter makes them (`benchmarks/torch_files.py`, `torch_module_files.py`); with random inputs: our OpenCL driver on PoCL and on Intel's runtime, and LiteRT with
 XNNPACK. `_dynamic` files have weights of 8 bits alone: bytes are made of what they are multiplied with, in every run
 ([how](decisions/0015-dynamic-range.md))."""
 _METHOD = """\

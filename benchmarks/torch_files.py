@@ -11,21 +11,21 @@ channels first, as PyTorch has them.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import litert_torch
-import torch
 import transformers as hf
+from torch_export import FirstOutput, write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    import torch
+    from torch_export import Networks
 
 PICTURE, WORDS, SOUND = (1, 3, 224, 224), (1, 64), (1, 80, 3000)
 _SMALL = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "intermediate_size": 2048}
 
-NETWORKS: Mapping[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
+NETWORKS: Networks = {
     "resnet_50": (lambda: hf.ResNetForImageClassification(hf.ResNetConfig()), PICTURE),
     "mobilenet_v2": (lambda: hf.MobileNetV2ForImageClassification(hf.MobileNetV2Config()), PICTURE),
     "convnext_tiny": (lambda: hf.ConvNextForImageClassification(hf.ConvNextConfig()), PICTURE),
@@ -37,38 +37,11 @@ NETWORKS: Mapping[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = 
     "gpt2_3_blocks": (lambda: hf.GPT2Model(hf.GPT2Config(n_layer=3)), WORDS),
     "whisper_encoder_1_block": (lambda: hf.WhisperModel(hf.WhisperConfig(encoder_layers=1)).encoder, SOUND),
 }
-"""What makes each network, and the shape of its input."""
 
 
-class FirstOutput(torch.nn.Module):  # type: ignore[misc]  # torch is not in the environment of the type checker
-    """A network with the first of its outputs alone."""
-
-    def __init__(self, network: torch.nn.Module) -> None:
-        """Take the network."""
-        super().__init__()
-        self.network = network
-
-    def forward(self, source: torch.Tensor) -> torch.Tensor:
-        """Return the first output."""
-        return self.network(source)[0]
-
-
-def main() -> None:
-    """Write the files into a folder; those that are there stay."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (make, shape) in NETWORKS.items():
-        path = folder / f"{name}.tflite"
-        if path.exists():
-            continue
-        torch.manual_seed(0)
-        network = FirstOutput(make()).eval()
-        source = torch.randint(0, 1000, shape) if shape == WORDS else torch.randn(shape)
-        litert_torch.convert(network, (source,)).export(str(path))
-        print(name, flush=True)
+def _first(make: Callable[[], torch.nn.Module]) -> Callable[[], torch.nn.Module]:
+    return lambda: FirstOutput(make())
 
 
 if __name__ == "__main__":
-    main()
+    write_files(str(__doc__), {name: (_first(make), shape) for name, (make, shape) in NETWORKS.items()}, [WORDS])
