@@ -48,9 +48,9 @@ _INTRODUCTION = """\
 Written by `python benchmarks/files.py`; [PERFORMANCE.md](PERFORMANCE.md) has the networks with golden answers. These
 are `.tflite` files from wheels on PyPI, as their authors ship them, and of networks with random weights: Keras's, as
 TensorFlow's converter makes them (`benchmarks/keras_files.py`), Hugging Face's and some of PyTorch's own modules, as
-PyTorch's exporter makes them (`benchmarks/torch_files.py`, `torch_module_files.py`); with random inputs: our OpenCL driver on PoCL and on Intel's runtime, and LiteRT with
-XNNPACK. `_dynamic` files have weights of 8 bits alone: bytes are made of what they are multiplied with, in every run
-([how](decisions/0015-dynamic-range.md))."""
+PyTorch's exporter makes them (`benchmarks/torch_files.py`, `torch_module_files.py`); with random inputs: our OpenCL
+driver on PoCL and on Intel's runtime, and LiteRT with XNNPACK. `_dynamic` files have weights of 8 bits alone: bytes
+are made of what they are multiplied with, in every run ([how](decisions/0015-dynamic-range.md))."""
 _METHOD = """\
 Every engine runs in a process of its own, with {threads} threads, in slices of {slice_ms:.0f} ms, one after the other,
 round after round; a ratio is the median over the rounds of our time to LiteRT's. The difference is the largest of
