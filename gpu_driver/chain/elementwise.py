@@ -39,7 +39,7 @@ _FIELDS = (
 )
 _ALIGNMENT = 64
 _VECTOR = 16
-_WIDTH, _WIDTH_OF_BYTES = 512, 2048
+WIDTH, _WIDTH_OF_BYTES = 512, 2048
 """Elements that are computed at once, as common/elementwise_step.h has them."""
 _WIDTH_OF_ROW = 1024
 """Real numbers of a row that are computed at once where rows are apart, as that has it."""
@@ -166,7 +166,7 @@ def program_step(
     rows, depth = shape
     operations = sum(one.function != Function.LOAD for one in program)
     program = _simplified(program, kernel)
-    at_once = _at_once(program, depth, _WIDTH if _byte_type(kernel) is None else _WIDTH_OF_BYTES)
+    at_once = _at_once(program, depth, WIDTH if _byte_type(kernel) is None else _WIDTH_OF_BYTES)
     if depth > _MOST_ELEMENTS_OF_A_ROW or not (at_once or depth >= LEAST_ROW):
         return None
     source, residual, third = (*memories, None, None)[: len(MEMORIES)]
@@ -218,8 +218,8 @@ def _vector_in_rows(
 ) -> tuple[tuple[int, int], tuple[Instruction, ...]]:
     """Return rows that cores can share, and the program for them, of one long row that knows elements only."""
     rows, size = shape
-    depth = next((depth for depth in range(_WIDTH, LEAST_ROW - 1, -1) if size % depth == 0), size)
-    in_rows = _in_rows(program, (size // depth, depth)) if rows == 1 and size > _WIDTH else None
+    depth = next((depth for depth in range(WIDTH, LEAST_ROW - 1, -1) if size % depth == 0), size)
+    in_rows = _in_rows(program, (size // depth, depth)) if rows == 1 and size > WIDTH else None
     return (shape, program) if in_rows is None else ((size // depth, depth), in_rows)
 
 
@@ -301,7 +301,7 @@ def _packed(program: Sequence[Instruction], at_once: int, *, of_bytes: bool) -> 
             "is_bounded": int(one.is_bounded),
             "from": one.start,
             "to": one.target,
-            "place": one.other,
+            "place": (one.other if one.operand in (From.VALUE, From.NARROW) else 0) if walk.part is None else walk.part,
             "table": one.alternative,
             "is_narrow": int(one.is_narrow),
             "terms": one.constant.size if one.constant is not None and one.function == Function.POLYNOMIAL else 0,

@@ -19,6 +19,7 @@ from gpu_driver.chain.images import one_image, steps_by_image
 from gpu_driver.chain.kinds import Kind
 from gpu_driver.chain.memory import ALIGNMENT, BUFFERS, Memories, Placement
 from gpu_driver.chain.order import gathered
+from gpu_driver.chain.parts import without_copies
 from gpu_driver.chain.schedule import schedule
 from gpu_driver.chain.step import CONSTANTS, CONVERSIONS, GEOMETRY, STEP_FIELDS, VALUES
 from gpu_driver.chain.tasks import tasks_of, unit_of, unit_of_epilogue
@@ -151,7 +152,7 @@ class _Merger:
         return [self._launch(steps, memories)]
 
     def _launch(self, steps: tuple[Step, ...], memories: Memories) -> Launch:
-        steps = made_once(fused(steps, memories), memories)
+        steps = made_once(fused(without_copies(steps, memories), memories), memories)
         steps = joined(steps, memories, self._device.compute_units)
         return self._one_launch(with_epilogues(steps, memories), memories)
 

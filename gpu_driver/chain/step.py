@@ -70,7 +70,8 @@ class Reading:
 class Walk:
     """Where rows of the output find theirs in an operand: row // divide % modulo, row_stride apart; columns step apart.
 
-    rows, depth: of the operand; out_rows: of the output.
+    rows, depth: of the operand; out_rows: of the output. part: where rows of the output begin in the operand, which has
+    longer ones; None where they are all of it.
     """
 
     rows: int
@@ -79,11 +80,12 @@ class Walk:
     divide: int = 1
     modulo: int = 1
     step: int = 0
+    part: int | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the operand has the output's elements in the same order."""
-        return self.modulo == self.out_rows and self.step == 1
+        return self.modulo == self.out_rows and self.step == 1 and self.part is None
 
     @property
     def is_number_of_row(self) -> bool:
@@ -98,7 +100,7 @@ class Walk:
     @property
     def is_same_row(self) -> bool:
         """Whether all rows of the output have the same row of it."""
-        return self.modulo == 1 and self.step == 1
+        return self.modulo == 1 and self.step == 1 and self.part is None
 
     @property
     def reading(self) -> Reading:

@@ -7,7 +7,8 @@
 //          so many elements are computed at once: WIDTH, or, where these are no whole vectors, whole rows
 //          operands of T: element (row / divide % modulo) * row_stride + column * step of src, residual, third, or of a constant
 // Units    place: of a constant or table, in 64 bytes from the instructions on; of VALUE and NARROW: which of the values; of
-//          POLYNOMIAL: of its coefficients, so many as `terms`, the highest first; table: place of that of PAIRS
+//          POLYNOMIAL: of its coefficients, so many as `terms`, the highest first; of src, residual and third: how many elements behind their
+//          begin they are read; table: place of that of PAIRS
 //          repeated: of a row that is the same for all rows: which of the task's own copies has it, row after row, so often that
 //          at_once elements follow each of its own, counted from 1; 0 for other operands
 //          low, high: bounds of the activation, as combine.h has them
@@ -147,9 +148,9 @@ static inline void store_row(const Columns *at, global T *to, const KEPT_T16 *va
 
 static inline global const T *operand_of(const Columns *at, global const Instruction *i)
 {
-    return i->operand == FROM_SOURCE ? at->src
-        : i->operand == FROM_RESIDUAL ? at->residual
-        : i->operand == FROM_THIRD    ? at->third
+    return i->operand == FROM_SOURCE ? at->src + i->place
+        : i->operand == FROM_RESIDUAL ? at->residual + i->place
+        : i->operand == FROM_THIRD    ? at->third + i->place
                                       : (global const T *)(at->constants + (size_t)i->place * 64);
 }
 

@@ -242,7 +242,7 @@ def test_sizes_are_those_of_the_kernels() -> None:
         numbers.setdefault(name, []).append(int(value))
     assert numbers["REGISTERS"] == [elementwise.REGISTERS]
     assert numbers["COPIED_WIDTHS"] == [elementwise._COPIED_WIDTHS]
-    assert numbers["WIDTH"] == [elementwise._WIDTH, elementwise._WIDTH_OF_BYTES]
+    assert numbers["WIDTH"] == [elementwise.WIDTH, elementwise._WIDTH_OF_BYTES]
 
 
 def test_fields_of_an_instruction_are_those_of_the_kernel() -> None:
