@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nn_runtime.operand import Array, Dimensions
 
 FLOAT, HALF, INT = OperandCode.TENSOR_FLOAT32, OperandCode.TENSOR_FLOAT16, OperandCode.TENSOR_INT32
+QUANT8, SIGNED = OperandCode.TENSOR_QUANT8_ASYMM, OperandCode.TENSOR_QUANT8_ASYMM_SIGNED
 SUB, GATHER, LOOKUP = OperationCode.SUB, OperationCode.GATHER, OperationCode.EMBEDDING_LOOKUP
 
 
@@ -120,3 +121,38 @@ def test_any_number_of_groups_and_queues(
 ) -> None:
     simulate_groups(monkeypatch, groups, queues)
     drawn(FLOAT, (300, 130), 200).check(opencl_device)
+
+
+@pytest.mark.parametrize("code", [QUANT8, SIGNED], ids=lambda code: code.name)
+@pytest.mark.parametrize("dims", [(9, 40), (5, 130), (33, 16)], ids=str)
+def test_bytes_are_gathered_and_reduced(opencl_device: Device, code: OperandCode, dims: Dimensions) -> None:
+    """Rows by index, and the greatest and least of each row, of codes with one scale."""
+    graph, rng, dtype = Graph(), np.random.default_rng(8), dtype_of(code)
+    info = np.iinfo(dtype)
+    a, b = (rng.integers(info.min, info.max + 1, dims).astype(dtype) for _ in range(2))
+    indices = rng.integers(0, dims[0], 12).astype(np.int32)
+    x, y = (graph.input(dims, code, 0.5, 3) for _ in range(2))
+    place = graph.input(indices.shape, INT)
+
+    def emit(operation: OperationCode, inputs: list[int], size: Dimensions, *, is_output: bool = False) -> int:
+        made = (graph.output if is_output else graph.temporary)(size, code, 0.5, 3)
+        graph.operation(operation, inputs, made)
+        return made
+
+    rows = (len(indices), dims[1])
+    greater, less = (emit(one, [x, y], dims) for one in (OperationCode.MAXIMUM, OperationCode.MINIMUM))
+    upper, lower = (emit(GATHER, [one, graph.integer(0), place], rows) for one in (greater, less))
+    axis, keeps = graph.constant(np.array([1], np.int32)), graph.flag(True)
+    least = emit(OperationCode.REDUCE_MIN, [upper, axis, keeps], (len(indices), 1))
+    most = emit(OperationCode.REDUCE_MAX, [lower, axis, keeps], (len(indices), 1))
+    emit(OperationCode.MAXIMUM, [lower, least], rows, is_output=True)
+    emit(OperationCode.MINIMUM, [upper, most], rows, is_output=True)
+    lowering = Lowering(graph.model(), CPU_PROFILE)
+    (launch,) = lowering.lower(0, lowering.static_inputs()).commands
+    assert isinstance(launch, Launch)
+    assert {Kind.GATHER, Kind.REDUCE} <= {step.kind for step in launch.steps}
+    results = [np.empty(rows, dtype) for _ in range(2)]
+    run(prepare(opencl_device, graph.model()), request([a, b, indices], results))
+    above, below = np.maximum(a, b)[indices], np.minimum(a, b)[indices]
+    assert np.array_equal(results[0], np.maximum(below, above.min(axis=1, keepdims=True)))
+    assert np.array_equal(results[1], np.minimum(above, below.max(axis=1, keepdims=True)))
