@@ -35,7 +35,7 @@ _BY_THEMSELVES = frozenset((
     OperationCode.LSTM, OperationCode.NOT_EQUAL, OperationCode.PACK, OperationCode.QUANTIZED_LSTM, OperationCode.RNN,
     OperationCode.SELECT, OperationCode.TOPK_V2,
 ))  # fmt: skip
-"""Operations that models have by the hundred, and that are no steps of chains, of integers or in short rows at least."""
+"""Operations that models have by the hundred, and that are no steps of chains, of integers or short rows at least."""
 
 
 def is_small(model: Model, threads: int, *, quantizes_inputs: bool = False) -> bool:
